@@ -1,0 +1,1 @@
+"""Durable background, scheduled and event-driven jobs on NATS JetStream."""
