@@ -1,0 +1,381 @@
+"""The values the rest of jetjobs talks about: frozen, compared by value, free of I/O.
+
+Instants are aware UTC `datetime`s and end in `_at` or `_for`; spans are `timedelta`. Nothing here decides
+anything: decisions live in `lifecycle`, `retry` and `names`, bytes in `wire` and `codec`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import Any, Literal, NamedTuple, Never
+
+from jetjobs._core import codec
+
+
+
+class _Nothing(Mapping[str, Any]):
+    """The empty mapping, hashable so that dataclasses take it as a default without a factory call."""
+
+    __slots__ = ()
+
+    def __getitem__(self, key: str) -> Never:
+        raise KeyError(key)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(())
+
+    def __len__(self) -> int:
+        return 0
+
+    def __hash__(self) -> int:
+        return 0
+
+    def __repr__(self) -> str:
+        return "{}"
+
+
+NOTHING: Mapping[str, Any] = _Nothing()
+
+TriggerKind = Literal["manual", "cron", "every", "event", "delayed", "backfill", "run_now", "retry", "child"]
+
+
+class RunStatus(StrEnum):
+    """Where a run is. Values equal names; look-ups by value take any case.
+
+    >>> RunStatus("succeeded") is RunStatus.SUCCEEDED and RunStatus.SUCCEEDED.is_terminal
+    True
+    """
+
+    SCHEDULED = "SCHEDULED"
+    QUEUED = "QUEUED"
+    RUNNING = "RUNNING"
+    RETRYING = "RETRYING"
+    SUCCEEDED = "SUCCEEDED"
+    FAILED = "FAILED"
+    TIMED_OUT = "TIMED_OUT"
+    CANCELLED = "CANCELLED"
+    SKIPPED = "SKIPPED"
+    MISSED = "MISSED"
+
+    @classmethod
+    def _missing_(cls, value: object) -> RunStatus | None:
+        return cls.__members__.get(value.upper().replace("-", "_")) if isinstance(value, str) else None
+
+    @property
+    def is_terminal(self) -> bool:
+        """True when no further event can change the run."""
+        return self in _TERMINAL
+
+
+_TERMINAL = frozenset(
+    {
+        RunStatus.SUCCEEDED,
+        RunStatus.FAILED,
+        RunStatus.TIMED_OUT,
+        RunStatus.CANCELLED,
+        RunStatus.SKIPPED,
+        RunStatus.MISSED,
+    }
+)
+
+
+class JobAddress(NamedTuple):
+    """A job within a project, by its declared names."""
+
+    module: str
+    job: str
+
+    def __str__(self) -> str:
+        return f"{self.module}.{self.job}"
+
+
+class RunKey(NamedTuple):
+    """A run within a project."""
+
+    module: str
+    job: str
+    run_id: str
+
+    @property
+    def address(self) -> JobAddress:
+        """The job this is a run of."""
+        return JobAddress(self.module, self.job)
+
+    def __str__(self) -> str:
+        return f"{self.module}.{self.job}/{self.run_id}"
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimCheck:
+    """Where a large body lies in the payload stream: `chunks` messages under `subject.<n>`, n from 0."""
+
+    subject: str
+    chunks: int
+    size: int
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True)
+class Body:
+    """An encoded payload or result: inline bytes, or the claim check that stands for them."""
+
+    data: bytes = b""
+    encoding: Literal["msgpack", "json"] = "msgpack"
+    claim: ClaimCheck | None = None
+
+    @property
+    def value(self) -> Any:
+        """The decoded value; a `ClaimCheck` where the bytes were not fetched.
+
+        Raises:
+            PayloadInvalidError: the bytes are neither what `encoding` says nor nothing.
+        """
+        return self.claim if self.claim is not None else codec.decode(self.data, self.encoding)
+
+
+@dataclass(frozen=True, slots=True)
+class TriggerInfo:
+    """What asked for a run."""
+
+    kind: TriggerKind = "manual"
+    schedule_id: str | None = None
+    scheduled_for: datetime | None = None
+    event_subject: str | None = None
+    parent_run_id: str | None = None
+    retry_of: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """The delivery that runs a run: the message, its delivery number and the host that holds it."""
+
+    sequence: int
+    stored_at: datetime
+    num_delivered: int
+    host_id: str
+
+    def is_message(self, sequence: int, stored_at: datetime) -> bool:
+        """True when this delivery was of that very message (a recreated stream counts anew, so both are compared)."""
+        return self.sequence == sequence and self.stored_at == stored_at
+
+
+@dataclass(frozen=True, slots=True)
+class RunError:
+    """How an attempt failed: exception class name, text, formatted traceback; each cut to size."""
+
+    type: str
+    message: str = ""
+    traceback: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.type}: {self.message}" if self.message else self.type
+
+
+@dataclass(frozen=True, slots=True)
+class LogLine:
+    """One `ctx.log` call."""
+
+    at: datetime
+    level: str
+    message: str
+    fields: Mapping[str, Any] = NOTHING
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """The last `ctx.progress` call."""
+
+    done: float
+    total: float | None = None
+    message: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One ended start of the handler. `outcome` is a status, or LOST, SNOOZED, INTERRUPTED."""
+
+    attempt: int
+    host_id: str
+    started_at: datetime | None
+    finished_at: datetime | None
+    outcome: str
+    error: RunError | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RunRecord:
+    """Everything known of one run, as stored in the runs bucket.
+
+    `starts` counts handler starts ever claimed; `attempt = starts - snoozes - interruptions`.
+    `turn` numbers the run's messages from 1. `claim` names the start that may write this record.
+    `extra` holds fields of newer versions, carried through every rewrite.
+    """
+
+    run_id: str
+    module: str
+    job: str
+    status: RunStatus
+    key: str | None = None
+    payload_digest: str | None = None
+    version: str | None = None
+    starts: int = 0
+    snoozes: int = 0
+    interruptions: int = 0
+    turn: int = 1
+    claim: str | None = None
+    owner: Owner | None = None
+    cancel_asked: bool = False
+    max_attempts: int = 1
+    trigger: TriggerInfo = TriggerInfo()
+    payload_body: Body | None = None
+    result_body: Body | None = None
+    checkpoint_body: Body | None = None
+    error: RunError | None = None
+    skip_reason: str | None = None
+    logs: tuple[LogLine, ...] = ()
+    progress: Progress | None = None
+    host_id: str | None = None
+    fired_at: datetime | None = None
+    scheduled_for: datetime | None = None
+    start_deadline: datetime | None = None
+    expires_at: datetime | None = None
+    schedule_id: str | None = None
+    parent_run_id: str | None = None
+    retry_of: str | None = None
+    created_at: datetime | None = None
+    started_at: datetime | None = None
+    finished_at: datetime | None = None
+    heartbeat_at: datetime | None = None
+    retry_at: datetime | None = None
+    attempts: tuple[Attempt, ...] = ()
+    extra: Mapping[str, Any] = NOTHING
+
+    @property
+    def run_key(self) -> RunKey:
+        """Project-wide name of the run."""
+        return RunKey(self.module, self.job, self.run_id)
+
+    @property
+    def attempt(self) -> int:
+        """Number of the current or last attempt, counted from 1; 0 before the first start."""
+        return self.starts - self.snoozes - self.interruptions
+
+    @property
+    def payload(self) -> Any:
+        """The payload as given, `None` without one, a `ClaimCheck` where it lies outside the record."""
+        return self.payload_body.value if self.payload_body is not None else None
+
+    @property
+    def result(self) -> Any:
+        """What the handler returned, `None` before that, a `ClaimCheck` where it lies outside the record."""
+        return self.result_body.value if self.result_body is not None else None
+
+    @property
+    def ok(self) -> bool:
+        """True for SUCCEEDED and SKIPPED: nothing needs anybody's attention."""
+        return self.status in {RunStatus.SUCCEEDED, RunStatus.SKIPPED}
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """A message as the jobs stream holds it. `num_delivered` is 0 when it was read, not delivered."""
+
+    subject: str
+    headers: Mapping[str, str]
+    data: bytes
+    sequence: int
+    stored_at: datetime
+    num_delivered: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Outgoing:
+    """A message to store."""
+
+    subject: str
+    headers: Mapping[str, str] = NOTHING
+    data: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
+class Trigger:
+    """A trigger message understood: which run, by what, until when.
+
+    `kind` tells a run's own subject from a schedule's shared tick subject. `expires_in` counts from `stored_at`.
+    """
+
+    key: RunKey
+    body: Body | None
+    sequence: int
+    stored_at: datetime
+    num_delivered: int
+    turn: int = 1
+    subject_kind: Literal["run", "tick"] = "run"
+    info: TriggerInfo = TriggerInfo()
+    idempotency_key: str | None = None
+    scheduled_for: datetime | None = None
+    start_deadline: datetime | None = None
+    expires_in: timedelta | None = None
+    expires_at: datetime | None = None
+    payload_schema: str | None = None
+    payload_digest: str | None = None
+    traceparent: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class BadTrigger:
+    """A message on a trigger subject that can't be understood.
+
+    `key` is there when the subject named a run, so that a FAILED record can tell about it.
+    """
+
+    reason: str
+    key: RunKey | None
+    sequence: int
+    stored_at: datetime
+    num_delivered: int
+
+
+@dataclass(frozen=True, slots=True)
+class JobDescriptor:
+    """What hosts publish about a job, so that others can find, list and call it."""
+
+    module: str
+    job: str
+    description: str = ""
+    max_concurrency: int = 1
+    max_attempts: int = 1
+    timeout: timedelta | None = None
+    payload_schema: Mapping[str, Any] | None = None
+    payload_schema_digest: str | None = None
+    takes_payload: bool = True
+    triggers: tuple[Mapping[str, Any], ...] = ()
+    version: str | None = None
+    host_id: str | None = None
+    updated_at: datetime | None = None
+    digest: str = ""
+    extra: Mapping[str, Any] = NOTHING
+
+    @property
+    def address(self) -> JobAddress:
+        """The job described."""
+        return JobAddress(self.module, self.job)
+
+
+@dataclass(frozen=True, slots=True)
+class HostPresence:
+    """What a live host says about itself; gone by TTL when it stops saying so."""
+
+    host_id: str
+    hostname: str
+    pid: int
+    version: str | None
+    started_at: datetime
+    seen_at: datetime
+    jobs: tuple[str, ...] = ()
+    running: int = 0
+    descriptors: Mapping[str, str] = field(default_factory=dict[str, str])
+    draining: bool = False

@@ -1,0 +1,271 @@
+"""What the engine and the client need from the outside world, as protocols.
+
+Two implementers each, `jetjobs._nats` and `jetjobs.testing`, held together by one conformance suite.
+Every coroutine here ends within its deadline and raises only errors of `jetjobs.errors`:
+
+* `BrokerUnavailable`: not sent, nothing happened, safe to repeat;
+* `AnswerUnknown`: sent, no answer in time, it may have happened: read before repeating;
+* `WrongRevision`: a compare-and-set lost;
+* `StorageFull`, `PermissionMissing`: refused, nothing happened.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Literal, NamedTuple, Protocol
+
+from jetjobs._core.models import (
+    ClaimCheck,
+    HostPresence,
+    JobAddress,
+    JobDescriptor,
+    Message,
+    Outgoing,
+    RunKey,
+    RunRecord,
+)
+
+
+class Stored(NamedTuple):
+    """A record as read: its revision for the next compare-and-set, and when the broker stored it."""
+
+    record: RunRecord
+    revision: int
+    stored_at: datetime
+
+
+class Delivery(Protocol):
+    """One delivery of one trigger message. Everything sent for it reaches only the stream's consumer."""
+
+    @property
+    def message(self) -> Message:
+        """The message delivered, with its delivery number."""
+        ...
+
+    def ack(self) -> None:
+        """Retire the message and free its slot. Fire and forget; a lost one is redelivered."""
+        ...
+
+    def nak(self, delay: timedelta | None = None) -> None:
+        """Give the delivery back. Only before a claim: the broker obeys it for old deliveries too."""
+        ...
+
+    def term(self, reason: str) -> None:
+        """Remove the message from the stream for good, with a reason in the broker's advisory."""
+        ...
+
+    async def renew(self) -> None:
+        """Extend the ack wait, and return only when the broker confirmed it.
+
+        Raises:
+            AnswerUnknown: no confirmation in time.
+            BrokerUnavailable: not connected.
+        """
+        ...
+
+
+class Consumption(Protocol):
+    """One job's share of the host's continuous pull."""
+
+    def allow(self, slots: int) -> None:
+        """Take up to `slots` deliveries more. Never more arrive than were allowed."""
+        ...
+
+    async def stop(self) -> None:
+        """Deliveries stop arriving once this returns. Idempotent."""
+        ...
+
+
+OnDelivery = Callable[[Delivery], None]
+
+
+class Broker(Protocol):
+    """The jobs stream, its consumers, and the control subjects beside it."""
+
+    @property
+    def project(self) -> str:
+        """Name of the project."""
+        ...
+
+    def now(self) -> datetime:
+        """Broker time: the local clock corrected by the offset last measured."""
+        ...
+
+    @property
+    def clock_offset(self) -> timedelta:
+        """Broker time minus local time, as last measured."""
+        ...
+
+    @property
+    def connected_since(self) -> float | None:
+        """Monotonic seconds of the last (re)connect; `None` while disconnected."""
+        ...
+
+    async def measure_clock(self) -> timedelta:
+        """Measure the offset again (STREAM.INFO carries the broker's time)."""
+        ...
+
+    async def ensure_project(self) -> None:
+        """Create the stream and buckets, or adapt them to a higher configuration version. Idempotent.
+
+        Raises:
+            StreamMismatch: something exists that we may not change; names the difference.
+        """
+        ...
+
+    async def ensure_consumer(self, job: JobAddress, max_concurrency: int, *, update: bool = True) -> None:
+        """Create the job's durable consumer; with `update`, bring what differs in place up to date."""
+        ...
+
+    async def consume(self, job: JobAddress, on_delivery: OnDelivery) -> Consumption:
+        """Begin to take deliveries of a job, none before `allow`. Survives reconnects and recreates the
+        consumer when it was deleted."""
+        ...
+
+    async def store(
+        self,
+        message: Outgoing,
+        *,
+        expected: int | None = None,
+        expected_on: str | None = None,
+        timeout: timedelta | None = None,
+    ) -> int:
+        """Store a message in the jobs stream and return its sequence.
+
+        `expected` is the last sequence that must be on the message's subject (0: none),
+        or on the subject `expected_on` when given.
+
+        Raises:
+            WrongRevision: another sequence is there.
+        """
+        ...
+
+    async def last(self, subject: str) -> Message | None:
+        """The newest message on a subject (wildcards allowed), read from the stream's leader."""
+        ...
+
+    async def purge(self, subject: str, *, up_to: int) -> int:
+        """Remove a subject's messages with sequences ≤ `up_to`; returns how many went."""
+        ...
+
+    async def ask_owner(self, host_id: str, run: RunKey, claim: str | None) -> bool:
+        """Whether that host says it still holds this run (1 s). No answer, or nobody there, is False."""
+        ...
+
+    async def answer_asks(self, host_id: str, holds: Callable[[RunKey, str | None], bool]) -> None:
+        """Answer the asks of others for as long as the connection is open."""
+        ...
+
+    async def ring_cancel(self, run: RunKey) -> None:
+        """Tell the hosts of a run, at once and without guarantee, that its record asks for a cancel."""
+        ...
+
+    async def hear_cancels(self, job: JobAddress, on_cancel: Callable[[RunKey], None]) -> None:
+        """Hear the doorbell of a job's runs for as long as the connection is open."""
+        ...
+
+    def announce_end(self, record: RunRecord) -> None:
+        """Tell whoever listens that a run ended. Fire and forget."""
+        ...
+
+    def ended(self, run: RunKey) -> AbstractAsyncContextManager[Callable[[timedelta], Awaitable[bool]]]:
+        """Listen for one run's end; the value inside waits up to a span and says whether it was announced."""
+        ...
+
+
+class RunStore(Protocol):
+    """One record per run. Reads here go to the leader, so they may decide a write."""
+
+    async def create(self, record: RunRecord) -> int:
+        """Store a record that must not exist yet; returns its revision.
+
+        Raises:
+            WrongRevision: there is one already.
+        """
+        ...
+
+    async def update(self, record: RunRecord, revision: int, *, ttl: timedelta | None = None) -> int:
+        """Replace the record last seen at `revision`; returns the new revision. `ttl` removes it by itself later.
+
+        Raises:
+            WrongRevision: somebody else wrote.
+        """
+        ...
+
+    async def get(self, run: RunKey) -> Stored | None:
+        """The record, or `None`. Bytes that can't be read raise `PayloadInvalidError`."""
+        ...
+
+    async def find(self, run_id: str) -> list[Stored]:
+        """All records with this id, of whatever job."""
+        ...
+
+    def scan(self, job: JobAddress | None = None, *, module: str | None = None) -> AsyncIterator[Stored]:
+        """All records, or a module's or a job's, in no order; a page's view, may be late. Unreadable ones are left out."""
+        ...
+
+    async def delete(self, run: RunKey, revision: int) -> bool:
+        """Remove a record if it is still at `revision`, leaving no marker; says whether it went."""
+        ...
+
+
+class PayloadStore(Protocol):
+    """Bodies too large for a message."""
+
+    async def put(self, run_id: str, direction: Literal["in", "out"], name: str, data: bytes) -> ClaimCheck:
+        """Store bytes in chunks; the same name and bytes again is harmless. `name` is a digest or a claim."""
+        ...
+
+    async def get(self, claim: ClaimCheck) -> bytes:
+        """The bytes, checked against their digest.
+
+        Raises:
+            PayloadInvalidError: gone, incomplete or changed.
+        """
+        ...
+
+    async def purge(self, run_id: str) -> None:
+        """Remove everything stored for a run."""
+        ...
+
+
+class Catalog(Protocol):
+    """Descriptors of jobs and presence of hosts."""
+
+    async def describe(self, descriptor: JobDescriptor) -> JobDescriptor | None:
+        """Publish a descriptor unless an equal one is there; returns the one it replaced."""
+        ...
+
+    async def job(self, address: JobAddress) -> JobDescriptor | None:
+        """One job's descriptor."""
+        ...
+
+    async def jobs(self) -> list[JobDescriptor]:
+        """All descriptors of the project, by module and job."""
+        ...
+
+    async def say(self, presence: HostPresence, ttl: timedelta) -> None:
+        """Say that a host lives; the entry goes by itself after `ttl`."""
+        ...
+
+    async def leave(self, host_id: str) -> None:
+        """Remove a host's entry."""
+        ...
+
+    async def hosts(self) -> Sequence[HostPresence]:
+        """All hosts that said so within their TTL."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Backend:
+    """One project's ports over one connection, and how to let go of it."""
+
+    broker: Broker
+    runs: RunStore
+    payloads: PayloadStore
+    catalog: Catalog
+    close: Callable[[], Awaitable[None]]
