@@ -1,0 +1,126 @@
+# A fresh machine needs make, Python >= 3.11 and PyPI: `make demo` and `make test` set up what they
+# need themselves. `make PYTHON=/path/to/python …` chooses the interpreter of a new .venv.
+
+VENV   ?= .venv
+PYTHON ?= $(shell .ci/find-python)
+BIN    := $(VENV)/bin
+OTHERS := 3.12 3.13
+
+# As many workers as cores, eight at most: each starts a nats-server of its own.
+XDIST  := -n auto --maxprocesses 8 --dist loadgroup
+ARGS   ?=
+
+TEST_READY := $(VENV)/.ready-test
+DEV_READY  := $(VENV)/.ready-dev
+INSTALL     = install --quiet --disable-pip-version-check --no-input
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+MAKEFLAGS += --no-print-directory
+.DEFAULT_GOAL := help
+.NOTPARALLEL:
+.PHONY: help setup fmt lint types arch test test-unit test-other-pythons test-all-pythons \
+        test-faults soak bench demo docs check lock clean
+
+help:  ## this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-20s %s\n", $$1, $$2 }' Makefile
+
+# ------------------------------------------------------------------ setup
+
+setup: $(DEV_READY)  ## .venv with everything a developer needs, from hashed pins
+
+$(TEST_READY): requirements/test.txt pyproject.toml src/jetjobs/_version.py
+	@if [ ! -x $(BIN)/python ]; then \
+	    python="$(PYTHON)"; \
+	    if [ -z "$$python" ]; then \
+	        echo "jetjobs needs Python 3.11 or newer, with venv; none was found on this machine." >&2; \
+	        echo "Install one, or name it: make PYTHON=/path/to/python3.12 …" >&2; \
+	        exit 1; \
+	    fi; \
+	    "$$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+	        echo "$$python is not a Python 3.11 or newer; name another: make PYTHON=…" >&2; exit 1; }; \
+	    echo "setting up $(VENV) with $$python"; \
+	    "$$python" -m venv $(VENV); \
+	fi
+	@$(BIN)/python -m pip $(INSTALL) --require-hashes -r requirements/test.txt
+	@$(BIN)/python -m pip $(INSTALL) --no-deps --no-build-isolation --editable .
+	@touch $@
+
+$(DEV_READY): requirements/dev.txt $(TEST_READY)
+	@$(BIN)/python -m pip $(INSTALL) --require-hashes -r requirements/dev.txt
+	@touch $@
+
+lock:  ## write requirements/*.txt anew from pyproject.toml (ARGS=--upgrade for newer versions)
+	@$(MAKE) $(DEV_READY)
+	.ci/lock $(BIN)/python $(ARGS)
+
+clean:  ## remove environments, caches and builds (not .jetjobs, which holds data)
+	rm -rf .venv .venv-3.* build dist htmlcov .coverage .coverage.* .hypothesis \
+	    .pytest_cache .ruff_cache .import_linter_cache
+	find . -name __pycache__ -type d -not -path './.git/*' -prune -exec rm -rf {} +
+
+# ------------------------------------------------------------------ style
+
+fmt: $(DEV_READY)  ## format, and fix what can be fixed
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+lint: $(DEV_READY)  ## style, with nothing changed
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+
+types: $(DEV_READY)  ## strict types of src and tests
+	$(BIN)/basedpyright
+
+arch: $(DEV_READY)  ## imports go down only
+	$(BIN)/lint-imports --no-cache
+
+# ------------------------------------------------------------------ tests
+
+test: $(TEST_READY)  ## the tests (ARGS="-k name" for some)
+	$(BIN)/python -m pytest $(XDIST) $(ARGS)
+
+test-unit: $(TEST_READY)  ## the tests that need no server
+	$(BIN)/python -m pytest tests/unit $(ARGS)
+
+test-faults: $(TEST_READY)  ## kill -9, SIGSTOP, restarts, cluster leaders, full disks
+	$(BIN)/python -m pytest -m faults -n 0 $(ARGS)
+
+soak: $(TEST_READY)  ## the tests that run for minutes
+	$(BIN)/python -m pytest -m soak -n 0 $(ARGS)
+
+docs: $(TEST_READY)  ## run every code block of README and docs
+	$(BIN)/python -m pytest tests/docs $(ARGS)
+
+# Unit and conformance tests on the other Pythons; one that isn't here is named and passed over.
+test-other-pythons:
+	@for version in $(OTHERS); do \
+	    if python=$$(.ci/find-python $$version); then \
+	        echo "== Python $$version: unit and conformance tests"; \
+	        $(MAKE) test VENV=.venv-$$version PYTHON="$$python" \
+	            ARGS="$(wildcard tests/unit tests/conformance)"; \
+	    else \
+	        echo "== Python $$version: SKIPPED, no such interpreter on this machine"; \
+	    fi; \
+	done
+
+test-all-pythons:  ## the tests on every supported Python found
+	@for version in 3.11 $(OTHERS); do \
+	    if python=$$(.ci/find-python $$version); then \
+	        echo "== Python $$version"; \
+	        $(MAKE) test VENV=.venv-$$version PYTHON="$$python"; \
+	    else \
+	        echo "== Python $$version: SKIPPED, no such interpreter on this machine"; \
+	    fi; \
+	done
+
+# The tests come last, so that a run ends with their closing line.
+check: lint types arch test-other-pythons test  ## what CI runs
+
+# ------------------------------------------------------------------ to look at
+
+demo: $(TEST_READY)  ## jobs, schedules and a broker, running in one terminal
+	@$(BIN)/jetjobs demo $(ARGS)
+
+bench: $(TEST_READY)  ## measure against bare nats-py on this machine
+	$(BIN)/python -m bench $(ARGS)
