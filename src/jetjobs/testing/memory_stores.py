@@ -1,0 +1,165 @@
+"""The `RunStore`, `PayloadStore` and `Catalog` ports over a `MemoryCluster`."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import AsyncIterator, Sequence
+from datetime import timedelta
+from typing import Literal
+
+from jetjobs._core import names, wire
+from jetjobs._core.models import ClaimCheck, HostPresence, JobAddress, JobDescriptor, RunKey, RunRecord
+from jetjobs._ports import Stored
+from jetjobs.errors import PayloadInvalidError, PayloadTooLargeError
+from jetjobs.testing.memory_cluster import MemoryLink
+from jetjobs.testing.memory_table import Row
+
+_PAGE = 100
+_CHUNK = 512 * 1024
+_MAX_PAYLOAD = 64 * 1024 * 1024
+
+
+class MemoryRunStore:
+    """Records as bytes, so that what can't be stored is found out here too."""
+
+    def __init__(self, link: MemoryLink) -> None:
+        self._link = link
+        self._table = link.project.runs
+
+    async def create(self, record: RunRecord) -> int:
+        """Store a record that must not exist yet; returns its revision."""
+        data = wire.pack_record(record)
+        return await self._link.call(lambda: self._table.put(record.run_key, data, expected=0))
+
+    async def update(self, record: RunRecord, revision: int, *, ttl: timedelta | None = None) -> int:
+        """Replace the record last seen at `revision`; returns the new revision."""
+        data = wire.pack_record(record)
+        return await self._link.call(lambda: self._table.put(record.run_key, data, expected=revision, ttl=ttl))
+
+    async def get(self, run: RunKey) -> Stored | None:
+        """The record, or `None`."""
+        row = await self._link.call(lambda: self._table.get(run))
+        return _stored(row) if row is not None else None
+
+    async def find(self, run_id: str) -> list[Stored]:
+        """All records with this id, of whatever job."""
+        rows = await self._link.call(lambda: [row for key, row in self._table.items() if key.run_id == run_id])
+        return _readable(rows)
+
+    async def scan(self, job: JobAddress | None = None, *, module: str | None = None) -> AsyncIterator[Stored]:
+        """All records, or a module's or a job's; each page is read when it is reached."""
+        keys = await self._link.call(lambda: [key for key, _ in self._table.items() if _within(key, job, module)])
+        for start in range(0, len(keys), _PAGE):
+            page = keys[start : start + _PAGE]
+            rows = await self._link.call(lambda page=page: [self._table.get(key) for key in page])
+            for stored in _readable([row for row in rows if row is not None]):
+                yield stored
+
+    async def delete(self, run: RunKey, revision: int) -> bool:
+        """Remove a record if it is still at `revision`; says whether it went."""
+        return await self._link.call(lambda: self._table.remove(run, revision))
+
+
+def _within(key: RunKey, job: JobAddress | None, module: str | None) -> bool:
+    return (job is None or key.address == job) and (module is None or key.module == module)
+
+
+def _stored(row: Row[bytes]) -> Stored:
+    return Stored(wire.unpack_record(row.value), row.revision, row.stored_at)
+
+
+def _readable(rows: list[Row[bytes]]) -> list[Stored]:
+    found: list[Stored] = []
+    for row in rows:
+        try:
+            found.append(_stored(row))
+        except PayloadInvalidError:
+            continue
+    return found
+
+
+class MemoryPayloadStore:
+    """Large bodies in chunks."""
+
+    def __init__(self, link: MemoryLink, *, max_payload: int = _MAX_PAYLOAD) -> None:
+        self._link = link
+        self._chunks = link.project.chunks
+        self._max_payload = max_payload
+
+    async def put(self, run_id: str, direction: Literal["in", "out"], name: str, data: bytes) -> ClaimCheck:
+        """Store bytes in chunks; the same name and bytes again is harmless."""
+        if len(data) > self._max_payload:
+            raise PayloadTooLargeError(f"{len(data)} bytes, and at most {self._max_payload} may be stored")
+        subject = names.payload_subject(self._link.project.name, run_id, direction, name)
+        pieces = [data[start : start + _CHUNK] for start in range(0, len(data), _CHUNK)] or [b""]
+
+        def keep() -> None:
+            for number, piece in enumerate(pieces):
+                self._chunks.setdefault(f"{subject}.{number}", piece)
+
+        await self._link.call(keep)
+        return ClaimCheck(subject, len(pieces), len(data), hashlib.sha256(data).hexdigest())
+
+    async def get(self, claim: ClaimCheck) -> bytes:
+        """The bytes, checked against their digest."""
+        pieces = await self._link.call(
+            lambda: [self._chunks.get(f"{claim.subject}.{number}") for number in range(claim.chunks)]
+        )
+        data = b"".join(piece for piece in pieces if piece is not None)
+        if None in pieces or len(data) != claim.size or hashlib.sha256(data).hexdigest() != claim.sha256:
+            raise PayloadInvalidError(f"what was stored at {claim.subject} is gone, incomplete or changed")
+        return data
+
+    async def purge(self, run_id: str) -> None:
+        """Remove everything stored for a run."""
+        prefix = names.payload_pattern(self._link.project.name, run_id).removesuffix(">")
+
+        def drop() -> None:
+            for subject in [subject for subject in self._chunks if subject.startswith(prefix)]:
+                del self._chunks[subject]
+
+        await self._link.call(drop)
+
+
+class MemoryCatalog:
+    """Descriptors and presence."""
+
+    def __init__(self, link: MemoryLink) -> None:
+        self._link = link
+        self._jobs = link.project.jobs
+        self._hosts = link.project.hosts
+
+    async def describe(self, descriptor: JobDescriptor) -> JobDescriptor | None:
+        """Publish a descriptor unless an equal one is there; returns the one it replaced."""
+
+        def publish() -> JobDescriptor | None:
+            row = self._jobs.get(descriptor.address)
+            if row is not None and row.value.digest == descriptor.digest:
+                return None
+            self._jobs.put(descriptor.address, descriptor)
+            return row.value if row is not None else None
+
+        return await self._link.call(publish)
+
+    async def job(self, address: JobAddress) -> JobDescriptor | None:
+        """One job's descriptor."""
+        row = await self._link.call(lambda: self._jobs.get(address))
+        return row.value if row is not None else None
+
+    async def jobs(self) -> list[JobDescriptor]:
+        """All descriptors of the project, by module and job."""
+        rows = await self._link.call(self._jobs.items)
+        return [row.value for _, row in sorted(rows, key=lambda item: item[0])]
+
+    async def say(self, presence: HostPresence, ttl: timedelta) -> None:
+        """Say that a host lives; the entry goes by itself after `ttl`."""
+        await self._link.call(lambda: self._hosts.put(presence.host_id, presence, ttl=ttl))
+
+    async def leave(self, host_id: str) -> None:
+        """Remove a host's entry."""
+        await self._link.call(lambda: self._hosts.remove(host_id))
+
+    async def hosts(self) -> Sequence[HostPresence]:
+        """All hosts that said so within their TTL."""
+        rows = await self._link.call(self._hosts.items)
+        return [row.value for _, row in sorted(rows, key=lambda item: item[0])]
