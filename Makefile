@@ -70,7 +70,7 @@ lint: $(DEV_READY)  ## style, with nothing changed
 	$(BIN)/ruff check .
 
 types: $(DEV_READY)  ## strict types of src and tests
-	$(BIN)/basedpyright
+	$(BIN)/basedpyright --pythonpath $(BIN)/python
 
 arch: $(DEV_READY)  ## imports go down only
 	$(BIN)/lint-imports --no-cache
