@@ -1,0 +1,309 @@
+"""Every subject, stream, bucket, key and consumer name: built here, parsed here.
+
+Names of modules and jobs become one token each (`tokens`), readable on purpose: operators see them in `nats sub` and
+grant permissions by them, as in `billing=2Einvoices`. Run ids are tokens already (`run_ids`).
+
+What is the same for all runs of a job is computed once, so a run's subject costs one concatenation.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Literal, NamedTuple
+
+from jetjobs._core.models import JobAddress, RunKey, RunStatus
+from jetjobs._core.run_ids import check_key as check_key
+from jetjobs._core.run_ids import fresh_run_id as fresh_run_id
+from jetjobs._core.run_ids import is_run_id as is_run_id
+from jetjobs._core.run_ids import run_id_for_child as run_id_for_child
+from jetjobs._core.run_ids import run_id_for_event as run_id_for_event
+from jetjobs._core.run_ids import run_id_for_key as run_id_for_key
+from jetjobs._core.run_ids import run_id_for_retry as run_id_for_retry
+from jetjobs._core.run_ids import run_id_for_tick as run_id_for_tick
+from jetjobs._core.run_ids import safe_run_id as safe_run_id
+from jetjobs._core.tokens import check_address as check_address
+from jetjobs._core.tokens import check_job_name as check_job_name
+from jetjobs._core.tokens import check_module_name as check_module_name
+from jetjobs._core.tokens import check_project as check_project
+from jetjobs._core.tokens import decode_token as decode_token
+from jetjobs._core.tokens import encode_token as encode_token
+from jetjobs._core.tokens import split_address as split_address
+from jetjobs.errors import InvalidNameError
+
+TriggerSubjectKind = Literal["run", "tick"]
+
+
+class TriggerSubject(NamedTuple):
+    """A trigger subject taken apart: `id` is a run id, or a schedule id where `kind` is `tick`."""
+
+    kind: TriggerSubjectKind
+    module: str
+    job: str
+    id: str
+
+
+# ------------------------------------------------------------------------------------------------ the jobs stream
+
+
+def stream(project: str) -> str:
+    """Name of the jobs stream."""
+    return f"JETJOBS_{project}"
+
+
+def all_triggers(project: str) -> str:
+    """All trigger subjects of the project."""
+    return f"jetjobs.{project}.trigger.>"
+
+
+def all_schedules(project: str) -> str:
+    """All schedule subjects of the project."""
+    return f"jetjobs.{project}.schedule.>"
+
+
+def trigger_subject(project: str, run: RunKey) -> str:
+    """Subject of a run's own trigger."""
+    return _prefix(project, "trigger", run.module, run.job) + "run." + run.run_id
+
+
+def tick_subject(project: str, address: JobAddress, schedule_id: str) -> str:
+    """Subject all ticks of one schedule share."""
+    return _prefix(project, "trigger", address.module, address.job) + "tick." + schedule_id
+
+
+def schedule_subject(project: str, address: JobAddress, schedule_id: str) -> str:
+    """Subject of a recurring schedule."""
+    return _prefix(project, "schedule", address.module, address.job) + "tick." + schedule_id
+
+
+def retry_subject(project: str, run: RunKey, turn: int) -> str:
+    """Subject of the schedule that brings a run's message of this turn: a delayed run has turn 1."""
+    return f"{_prefix(project, 'schedule', run.module, run.job)}run.{run.run_id}.{turn}"
+
+
+def run_schedules(project: str, run: RunKey) -> str:
+    """Subjects of the schedules of a run, whatever their turn."""
+    return f"{_prefix(project, 'schedule', run.module, run.job)}run.{run.run_id}.*"
+
+
+def trigger_id_pattern(project: str, run_id: str) -> str:
+    """Subjects of the triggers of a run of whatever job."""
+    return f"jetjobs.{project}.trigger.*.*.run.{run_id}"
+
+
+def schedule_id_pattern(project: str, run_id: str) -> str:
+    """Subjects of the schedules of a run of whatever job, whatever their turn."""
+    return f"jetjobs.{project}.schedule.*.*.run.{run_id}.*"
+
+
+def job_triggers(project: str, address: JobAddress) -> str:
+    """All trigger subjects of a job, reserved ones included."""
+    return _prefix(project, "trigger", address.module, address.job) + ">"
+
+
+def job_schedules(project: str, address: JobAddress) -> str:
+    """All schedule subjects of a job."""
+    return _prefix(project, "schedule", address.module, address.job) + ">"
+
+
+def consumer(address: JobAddress) -> str:
+    """Name of a job's durable consumer. `=_` can't come from a name, so it parts the two for certain.
+
+    >>> consumer(JobAddress("billing.invoices", "send"))
+    'billing=2Einvoices=_send'
+    """
+    return f"{encode_token(address.module)}=_{encode_token(address.job)}"
+
+
+def consumer_filters(project: str, address: JobAddress) -> tuple[str, str]:
+    """What a job's consumer takes. `high` and `low` stay free for consumers of their own."""
+    prefix = _prefix(project, "trigger", address.module, address.job)
+    return prefix + "run.>", prefix + "tick.>"
+
+
+def parse_trigger_subject(project: str, subject: str) -> TriggerSubject | None:
+    """The parts of a trigger subject of this project; `None` when the tokens are wrong."""
+    head, _, last = subject.rpartition(".")
+    known = _trigger_head(project, head)
+    return TriggerSubject(*known, last) if known is not None and last else None
+
+
+@lru_cache(maxsize=4096)
+def _prefix(project: str, branch: str, module: str, job: str) -> str:
+    return f"jetjobs.{project}.{branch}.{encode_token(module)}.{encode_token(job)}."
+
+
+@lru_cache(maxsize=4096)
+def _trigger_head(project: str, head: str) -> tuple[TriggerSubjectKind, str, str] | None:
+    match head.split("."):
+        case ["jetjobs", owner, "trigger", module, job, "run" | "tick" as kind] if owner == project:
+            address = _address_of(module, job)
+            return (kind, address.module, address.job) if address is not None else None
+        case _:
+            return None
+
+
+@lru_cache(maxsize=4096)
+def _address_of(module: str, job: str) -> JobAddress | None:
+    try:
+        return JobAddress(decode_token(module), decode_token(job))
+    except InvalidNameError:
+        return None
+
+
+def _run_of(tokens: list[str]) -> RunKey | None:
+    if len(tokens) != 3 or not tokens[2]:
+        return None
+    address = _address_of(tokens[0], tokens[1])
+    return RunKey(*address, tokens[2]) if address is not None else None
+
+
+# ------------------------------------------------------------------------------------------------ buckets
+
+
+def runs_bucket(project: str) -> str:
+    """Name of the bucket of run records."""
+    return f"jetjobs_{project}_runs"
+
+
+def schedules_bucket(project: str) -> str:
+    """Name of the bucket of schedules."""
+    return f"jetjobs_{project}_schedules"
+
+
+def jobs_bucket(project: str) -> str:
+    """Name of the bucket of job descriptors."""
+    return f"jetjobs_{project}_jobs"
+
+
+def hosts_bucket(project: str) -> str:
+    """Name of the bucket of live hosts."""
+    return f"jetjobs_{project}_hosts"
+
+
+def bucket_stream(bucket: str) -> str:
+    """Name of the stream under a bucket."""
+    return f"KV_{bucket}"
+
+
+def bucket_subject(bucket: str, key: str) -> str:
+    """Subject of a bucket's key."""
+    return f"$KV.{bucket}.{key}"
+
+
+def record_key(run: RunKey) -> str:
+    """Key of a run's record."""
+    return _key_prefix(run.module, run.job) + run.run_id
+
+
+def record_subject(project: str, run: RunKey) -> str:
+    """Subject of a run's record."""
+    return _record_prefix(project, run.module, run.job) + run.run_id
+
+
+def record_pattern(project: str, address: JobAddress | None = None, module: str | None = None) -> str:
+    """Subjects of all records, or of a job's, or of a module's."""
+    if address is not None:
+        return _record_prefix(project, address.module, address.job) + "*"
+    within = "*" if module is None else encode_token(module)
+    return f"$KV.jetjobs_{project}_runs.{within}.*.*"
+
+
+def record_id_pattern(project: str, run_id: str) -> str:
+    """Subjects of the records with this run id, of whatever job."""
+    return f"$KV.jetjobs_{project}_runs.*.*.{run_id}"
+
+
+def parse_record_subject(project: str, subject: str) -> RunKey | None:
+    """The run whose record lies on a subject; `None` for any other subject."""
+    prefix = f"$KV.jetjobs_{project}_runs."
+    return _run_of(subject.removeprefix(prefix).split(".")) if subject.startswith(prefix) else None
+
+
+def job_key(address: JobAddress) -> str:
+    """Key of a job's descriptor."""
+    return f"{encode_token(address.module)}.{encode_token(address.job)}"
+
+
+def host_key(host_id: str) -> str:
+    """Key of a host's entry."""
+    return encode_token(host_id)
+
+
+@lru_cache(maxsize=4096)
+def _key_prefix(module: str, job: str) -> str:
+    return f"{encode_token(module)}.{encode_token(job)}."
+
+
+@lru_cache(maxsize=4096)
+def _record_prefix(project: str, module: str, job: str) -> str:
+    return f"$KV.jetjobs_{project}_runs.{_key_prefix(module, job)}"
+
+
+# ------------------------------------------------------------------------------------------------ core NATS
+
+
+def cancel_subject(project: str, run: RunKey) -> str:
+    """Doorbell that tells a run's host to look at the record's cancel mark."""
+    return f"jetjobs.{project}.control.cancel.{record_key(run)}"
+
+
+def cancel_pattern(project: str, address: JobAddress) -> str:
+    """Doorbells of all runs of a job."""
+    return f"jetjobs.{project}.control.cancel.{_key_prefix(address.module, address.job)}*"
+
+
+def parse_cancel_subject(project: str, subject: str) -> RunKey | None:
+    """The run whose doorbell rang; `None` for any other subject."""
+    prefix = f"jetjobs.{project}.control.cancel."
+    return _run_of(subject.removeprefix(prefix).split(".")) if subject.startswith(prefix) else None
+
+
+def host_subject(project: str, host_id: str) -> str:
+    """Where a host answers whether it still holds a run."""
+    return f"jetjobs.{project}.control.host.{encode_token(host_id)}"
+
+
+def ended_subject(project: str, status: RunStatus, run: RunKey) -> str:
+    """Where the end of a run is announced."""
+    return f"jetjobs.{project}.events.{status.value}.{record_key(run)}"
+
+
+def ended_pattern(project: str, run: RunKey) -> str:
+    """Where the end of a run is announced, whatever its status."""
+    return f"jetjobs.{project}.events.*.{record_key(run)}"
+
+
+def parse_ended_subject(project: str, subject: str) -> tuple[RunStatus, RunKey] | None:
+    """Which run ended, and how; `None` for any other subject."""
+    prefix = f"jetjobs.{project}.events."
+    status, _, rest = subject.removeprefix(prefix).partition(".")
+    run = _run_of(rest.split(".")) if subject.startswith(prefix) else None
+    return (RunStatus[status], run) if run is not None and status in RunStatus.__members__ else None
+
+
+def call_subject(project: str, address: JobAddress) -> str:
+    """Where a job's call gateway listens."""
+    return f"jetjobs.{project}.call.{job_key(address)}"
+
+
+# ------------------------------------------------------------------------------------------------ payloads
+
+
+def payload_stream(project: str) -> str:
+    """Name of the stream of large bodies."""
+    return f"JETJOBS_{project}_payloads"
+
+
+def all_payloads(project: str) -> str:
+    """All subjects of the payload stream."""
+    return f"jetjobs.{project}.payload.>"
+
+
+def payload_subject(project: str, run_id: str, direction: Literal["in", "out"], name: str) -> str:
+    """Subject of a large body; its chunks append `.<n>`, n from 0."""
+    return f"jetjobs.{project}.payload.{run_id}.{direction}.{encode_token(name)}"
+
+
+def payload_pattern(project: str, run_id: str) -> str:
+    """All chunks of all bodies of a run."""
+    return f"jetjobs.{project}.payload.{run_id}.>"
