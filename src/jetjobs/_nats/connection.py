@@ -1,0 +1,262 @@
+"""One connection to NATS: its state, its listeners, and what to conclude when it is gone.
+
+`dial.connect` makes one. Nothing is buffered while disconnected: whoever writes knows whether it was sent.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import socket
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from typing import Any, Final
+
+import structlog
+from nats import errors as nats_errors
+from nats.aio.client import Client
+from nats.aio.subscription import Subscription
+
+from jetjobs._nats.dial import dial
+from jetjobs._nats.faults import permission_missing, permission_subject, redact
+from jetjobs._nats.tuned import Handler, Hooks, drop_unsent, hooks_of, listen, publish_now, server_info, set_hooks
+from jetjobs.errors import BrokerUnavailable
+
+_log = structlog.get_logger("jetjobs.nats")
+
+Target = str | Mapping[str, Any] | Client
+OnRefusal = Callable[[str, str], None]  # "publish" or "subscription", and the subject in lower case
+
+_PROBE_TIMEOUT: Final = 1.0
+_NOBODY_THERE: Final = frozenset({errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT})
+
+
+async def connect(target: Target, *, name: str) -> Connection:
+    """An open connection to `target`: a URL (several with commas), nats-py connect options, or an open client.
+
+    An open client stays its owner's: it is never closed here.
+
+    Raises:
+        BrokerUnavailable: nobody there; names host and port.
+        AccessDenied: password, token, credentials file or TLS.
+        ServerTooOld: before 2.14.
+        JetStreamDisabled: no JetStream on the server or for the account.
+    """
+    if isinstance(target, Client):
+        if not target.is_connected:
+            raise BrokerUnavailable("the NATS client given is not connected")
+        return Connection(target, owned=False)
+    return Connection(await dial(target, name=name), owned=True)
+
+
+class Connection:
+    """An open nats-py client and the news about it. Belongs to the thread of its event loop."""
+
+    def __init__(self, client: Client, *, owned: bool) -> None:
+        self.client = client
+        self.connected_since: float | None = time.monotonic()
+        self._owned = owned
+        self._closed = False
+        self._before = hooks_of(client)
+        self._on_reconnect: list[Callable[[], None]] = []
+        self._on_disconnect: list[Callable[[], None]] = []
+        self._on_refusal: list[OnRefusal] = []
+        self._waiting: set[asyncio.Future[None]] = set()
+        self._subscriptions: list[Subscription] = []
+        self._said: str | None = None
+        set_hooks(client, Hooks(self._heard_error, self._disconnected, self._reconnected, self._gone))
+
+    # -- state
+
+    @property
+    def is_connected(self) -> bool:
+        """True while what is sent goes out at once."""
+        return self.connected_since is not None and self.client.is_connected
+
+    @property
+    def is_closed(self) -> bool:
+        """True when this connection will never come back."""
+        return self._closed or self.client.is_closed
+
+    @property
+    def max_payload(self) -> int:
+        """Bytes of headers and body a message may have; one more and the server hangs up."""
+        return self.client.max_payload
+
+    def on_reconnect(self, callback: Callable[[], None]) -> None:
+        """Call after each reconnect, when subscriptions are in place again."""
+        self._on_reconnect.append(callback)
+
+    def on_disconnect(self, callback: Callable[[], None]) -> None:
+        """Call when the connection is lost or closed: no answer to anything sent will come."""
+        self._on_disconnect.append(callback)
+
+    def on_refusal(self, callback: OnRefusal) -> None:
+        """Call when the server refused a publish or subscription for want of a permission."""
+        self._on_refusal.append(callback)
+
+    async def wait_connected(self, timeout: float) -> None:
+        """Return once connected.
+
+        Raises:
+            BrokerUnavailable: not within `timeout`, or closed for good.
+        """
+        if self.is_connected:
+            return
+        if not self.is_closed:
+            waiting = asyncio.get_running_loop().create_future()
+            self._waiting.add(waiting)
+            try:
+                async with asyncio.timeout(timeout):
+                    await waiting
+                return
+            except TimeoutError:
+                pass
+            finally:
+                self._waiting.discard(waiting)
+        state = "closed" if self.is_closed else "lost"
+        raise BrokerUnavailable(f"the connection to {self.servers} is {state}; nothing was sent")
+
+    @property
+    def servers(self) -> str:
+        """Hosts and ports of all known servers, without credentials."""
+        return ", ".join(sorted({f"{uri.hostname}:{uri.port}" for uri in self.client.servers}))
+
+    # -- traffic
+
+    async def listen(self, subject: str, handler: Handler, *, queue: str = "") -> Subscription:
+        """Subscribe for as long as the connection lives; `handler` must neither block nor await."""
+        if self.is_closed:
+            raise BrokerUnavailable(f"the connection to {self.servers} is closed")
+        sub = await listen(self.client, subject, handler, queue=queue, on_error=self._handler_failed)
+        self._subscriptions.append(sub)
+        return sub
+
+    async def forget(self, sub: Subscription) -> None:
+        """End a subscription."""
+        if sub in self._subscriptions:
+            self._subscriptions.remove(sub)
+        with suppress(nats_errors.Error):
+            await sub.unsubscribe()
+
+    def post(self, subject: str, data: bytes = b"", reply: str = "", headers: dict[str, str] | None = None) -> bool:
+        """Send without waiting; says whether it was handed to the socket. In order with everything sent here."""
+        if not self.is_connected:
+            return False
+        try:
+            publish_now(self.client, subject, data, reply, headers)
+        except (nats_errors.OutboundBufferLimitError, nats_errors.ConnectionClosedError):
+            return False
+        except nats_errors.ConnectionDrainingError:
+            return False
+        return True
+
+    # -- conclusions
+
+    async def refused_everywhere(self) -> bool:
+        """True if every known server's port refuses connections: the broker is down for all, not just for us.
+
+        A server that answers, or is silent, may be serving others: False.
+        """
+        if self.is_connected:
+            return False
+        probes = [_refuses(str(uri.hostname), uri.port or 4222) for uri in self.client.servers]
+        return bool(probes) and all(await asyncio.gather(*probes))
+
+    async def close(self) -> None:
+        """Let go: close our own client, or only end our subscriptions on a borrowed one. Idempotent."""
+        if self._closed:
+            return
+        self._closed = True
+        if self._owned:
+            await self.client.close()
+        else:
+            for sub in list(self._subscriptions):
+                await self.forget(sub)
+            set_hooks(self.client, self._before)
+        self._lose()
+
+    # -- nats-py's callbacks
+
+    async def _disconnected(self) -> None:
+        if not self._closed and self.connected_since is not None:
+            _log.warning("nats disconnected", servers=self.servers)
+        if self._owned:
+            drop_unsent(self.client)
+        self._lose()
+        if not self._owned and self._before.disconnected is not None:
+            await self._before.disconnected()
+
+    def _lose(self) -> None:
+        if self.connected_since is None:
+            return
+        self.connected_since = None
+        for callback in self._on_disconnect:
+            callback()
+        if self.is_closed:
+            self._wake()
+
+    async def _reconnected(self) -> None:
+        self.connected_since = time.monotonic()
+        self._said = None
+        _log.info("nats reconnected", server=server_info(self.client).get("server_name"))
+        for callback in self._on_reconnect:
+            callback()
+        self._wake()
+        if not self._owned and self._before.reconnected is not None:
+            await self._before.reconnected()
+
+    async def _gone(self) -> None:
+        self._lose()
+        self._wake()
+        if not self._owned and self._before.closed is not None:
+            await self._before.closed()
+
+    def _wake(self) -> None:
+        for waiting in self._waiting:
+            if not waiting.done():
+                waiting.set_result(None)
+
+    async def _heard_error(self, error: Exception) -> None:
+        text = redact(str(error) or type(error).__name__)
+        refused = permission_subject(text)
+        if refused is not None:
+            self._refused(*refused)
+        elif text != self._said:  # an unreachable server says the same at every attempt
+            self._said = text
+            _log.warning("nats error", error=text)
+        if not self._owned and self._before.error is not None:
+            await self._before.error(error)
+
+    def _refused(self, kind: str, subject: str) -> None:
+        _log.warning("nats permission missing", error=str(permission_missing(kind, subject)), subject=subject)
+        for callback in self._on_refusal:
+            callback(kind, subject)
+
+    def _handler_failed(self, failure: Exception) -> None:
+        _log.error("nats handler failed", exc_info=failure)
+
+
+async def _refuses(host: str, port: int) -> bool:
+    """True if every address of a host refuses (an address this machine can't even try doesn't count)."""
+    loop = asyncio.get_running_loop()
+    try:
+        async with asyncio.timeout(_PROBE_TIMEOUT):
+            found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+            codes = await asyncio.gather(*(_knock(family, address) for family, _, _, _, address in found))
+    except (TimeoutError, OSError):
+        return False
+    tried = [code for code in codes if code not in _NOBODY_THERE]
+    return bool(tried) and all(code == errno.ECONNREFUSED for code in tried)
+
+
+async def _knock(family: int, address: Any) -> int:
+    """The errno of connecting to an address; 0 if somebody opened."""
+    with socket.socket(family, socket.SOCK_STREAM) as probe:
+        probe.setblocking(False)
+        try:
+            await asyncio.get_running_loop().sock_connect(probe, address)
+        except OSError as refusal:
+            return refusal.errno or -1
+    return 0

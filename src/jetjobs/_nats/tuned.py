@@ -1,0 +1,142 @@
+"""The one place that touches nats-py's private parts, each with what it buys. Everything else uses its public API.
+
+* `TunedClient` turns errors that nats-py answers by closing the client for good into a reconnect.
+* `hook`, `unhook`: hear connection events of a client somebody else opened.
+* `drop_unsent`: commands not yet on the wire die with their connection, instead of going out on the next one.
+* `listen`: a subscription whose handler runs in the read loop, without queue and task between.
+* `publish_now`: nats-py's `publish`, from code that can't await.
+"""
+# pyright: reportPrivateUsage=false, reportUnknownMemberType=false, reportUnknownVariableType=false
+# pyright: reportUnknownArgumentType=false, reportUnknownParameterType=false, reportMissingParameterType=false
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Final, NamedTuple
+
+from nats import errors as nats_errors
+from nats.aio.client import Client
+from nats.aio.msg import Msg
+from nats.aio.subscription import Subscription
+
+Handler = Callable[[Msg], None]
+
+_LEFT_TO_NATS_PY: Final = ("permissions violation", "stale connection")
+
+
+class Hooks(NamedTuple):
+    """A client's callbacks; each is a coroutine function."""
+
+    error: Callable[[Exception], Awaitable[None]] | None
+    disconnected: Callable[[], Awaitable[None]] | None
+    reconnected: Callable[[], Awaitable[None]] | None
+    closed: Callable[[], Awaitable[None]] | None
+
+
+class TunedClient(Client):
+    """nats-py's client, except that no error of the server ends it: it reconnects."""
+
+    async def _process_err(self, err_msg: str) -> None:
+        # nats-py closes the client for ever on an expired credential, a full server, a subject too
+        # long; hosts shall wait and go on, e.g. until the credentials file has been renewed.
+        if any(known in err_msg for known in _LEFT_TO_NATS_PY):
+            await super()._process_err(err_msg)
+            return
+        error = nats_errors.Error(f"nats: {err_msg.strip(chr(39))}")
+        await self._error_cb(error)
+        await self._process_op_err(error)
+
+    async def _process_op_err(self, e: Exception) -> None:
+        # A peer that no longer reads leaves bytes in the write buffer, and close() would wait for
+        # them as long as TCP does (a quarter of an hour) before the first attempt to reconnect.
+        writer = getattr(self._transport, "_io_writer", None)
+        if writer is not None and not self.is_closed and not self.is_reconnecting:
+            writer.transport.abort()
+        await super()._process_op_err(e)
+
+
+def hooks_of(client: Client) -> Hooks:
+    """The callbacks a client has now."""
+    return Hooks(client._error_cb, client._disconnected_cb, client._reconnected_cb, client._closed_cb)
+
+
+def set_hooks(client: Client, hooks: Hooks) -> None:
+    """Replace a client's callbacks; nats-py takes them in `connect` only."""
+    if hooks.error is not None:
+        client._error_cb = hooks.error
+    client._disconnected_cb = hooks.disconnected
+    client._reconnected_cb = hooks.reconnected
+    client._closed_cb = hooks.closed
+
+
+def server_info(client: Client) -> Mapping[str, Any]:
+    """What the server said of itself."""
+    return client._server_info
+
+
+def drop_unsent(client: Client) -> None:
+    """Forget commands that never reached the socket.
+
+    nats-py sends them after the reconnect: an old pull would bring deliveries nobody has a slot for,
+    an old nak would hit a newer owner's delivery.
+    """
+    client._pending = []
+    client._pending_data_size = 0
+
+
+def publish_now(client: Client, subject: str, data: bytes, reply: str, headers: dict[str, str] | None) -> None:
+    """Publish without awaiting: the command is in nats-py's buffer, in order, when this returns.
+
+    `publish` suspends only to wait for room after it has buffered the command and kicked the flusher
+    (a borrowed client with a full buffer), so leaving it there loses nothing.
+    """
+    publishing = client.publish(subject, data, reply, headers)
+    try:
+        publishing.send(None)
+    except StopIteration:
+        return
+    publishing.close()
+
+
+class _Direct:
+    """Stands where nats-py keeps a subscription's queue, and handles instead of queueing.
+
+    Saves a queue, an event and a task switch per message.
+    """
+
+    __slots__ = ("_guarded", "_sub")
+
+    def __init__(self, handler: Handler, sub: Subscription, on_error: Callable[[Exception], None]) -> None:
+        self._sub = sub
+
+        def guarded(message: Msg) -> None:
+            # A fence: an exception here would end nats-py's read loop and the connection with it.
+            try:
+                handler(message)
+            except Exception as failure:  # noqa: BLE001
+                on_error(failure)
+
+        self._guarded = guarded
+
+    def put_nowait(self, message: Msg) -> None:
+        self._sub._pending_size = 0
+        self._guarded(message)
+
+    def empty(self) -> bool:
+        return True
+
+    def qsize(self) -> int:
+        return 0
+
+    async def join(self) -> None:
+        return
+
+
+async def listen(
+    client: Client, subject: str, handler: Handler, *, queue: str = "", on_error: Callable[[Exception], None]
+) -> Subscription:
+    """Subscribe; `handler` runs inside the read loop for each message and must neither block nor await."""
+    # No pending limit: a limit makes nats-py drop messages, and what arrives here was asked for.
+    sub = await client.subscribe(subject, queue=queue, pending_msgs_limit=0, pending_bytes_limit=0)
+    sub._pending_queue = _Direct(handler, sub, on_error)  # pyright: ignore[reportAttributeAccessIssue]
+    return sub
