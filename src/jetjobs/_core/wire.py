@@ -1,0 +1,181 @@
+"""Run records, descriptors and presences as bytes and back.
+
+Each is one msgpack map. Fields that have their default are left out, instants are msgpack timestamps, bodies are
+short maps, and `attempt` is written for readers though it is derived. `v` is the schema version: fields are added
+without a new one, so fields unknown here are kept in `extra` and written again; a higher `v` is refused, and whoever
+meets such a record leaves it alone.
+
+A record is at most 512 KiB as stored, whatever a handler logged or raised: `pack_record` makes it so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any, Final
+
+import msgpack
+
+from jetjobs._core.models import NOTHING, HostPresence, JobDescriptor, LogLine, RunError, RunRecord, TriggerInfo
+from jetjobs._core.shapes import (
+    DESCRIPTOR,
+    PRESENCE,
+    READ_FAULTS,
+    RECORD,
+    Spec,
+    members_of,
+    pack,
+    shape_descriptor_parts,
+    shape_presence,
+    shape_record,
+)
+from jetjobs._core.texts import cut as cut
+from jetjobs._core.texts import cut_front
+from jetjobs._core.texts import log_line as log_line
+from jetjobs._core.texts import progress as progress
+from jetjobs._core.texts import reason as reason
+from jetjobs._core.texts import run_error as run_error
+from jetjobs.errors import PayloadError, PayloadInvalidError
+
+VERSION: Final = 1
+MAX_RECORD: Final = 512 * 1024
+
+_MILLISECOND: Final = timedelta(milliseconds=1)
+_LOG_COST: Final = 64
+
+
+def pack_record(record: RunRecord) -> bytes:
+    """The record as bytes, cut to 512 KiB where it is larger.
+
+    Raises:
+        PayloadError: a part of it has no place in a record.
+    """
+    data = _pack_whole(record)
+    return data if len(data) <= MAX_RECORD else _pack_whole(fit_record(record))
+
+
+def fit_record(record: RunRecord) -> RunRecord:
+    """The record, cut until it takes at most 512 KiB: logs first, then texts of errors, the checkpoint, the rest."""
+    for step in _CUTS:
+        if len(_pack_whole(record)) <= MAX_RECORD:
+            return record
+        record = step(record)
+    return record
+
+
+def _pack_whole(record: RunRecord) -> bytes:
+    """The record as bytes, whatever their number."""
+    shape = shape_record(record)
+    shape["v"] = VERSION
+    shape["attempt"] = record.starts - record.snoozes - record.interruptions
+    return pack({**record.extra, **shape} if record.extra else shape)
+
+
+def _cut_logs(record: RunRecord) -> RunRecord:
+    room = MAX_RECORD - len(_pack_whole(replace(record, logs=()))) - 1024
+    kept: list[LogLine] = []
+    for line in reversed(record.logs):
+        room -= len(pack({"": line})) + _LOG_COST
+        if room < 0:
+            break
+        kept.append(line)
+    gone = len(record.logs) - len(kept)
+    if not gone:
+        return record
+    mark = LogLine(record.logs[gone - 1].at, "warning", f"… [cut, {gone} older lines]")
+    return replace(record, logs=(mark, *reversed(kept)))
+
+
+def _cut_errors(record: RunRecord) -> RunRecord:
+    attempts = tuple(replace(part, error=_short_error(part.error)) for part in record.attempts[-20:])
+    return replace(record, error=_short_error(record.error), attempts=attempts)
+
+
+def _short_error(error: RunError | None) -> RunError | None:
+    if error is None:
+        return None
+    return RunError(cut(error.type, 200), cut(error.message, 1024), cut_front(error.traceback, 4096))
+
+
+def _drop_checkpoint(record: RunRecord) -> RunRecord:
+    return replace(record, checkpoint_body=None)
+
+
+def _drop_rest(record: RunRecord) -> RunRecord:
+    # Only hostile or foreign records come here: ours have bounded bodies, names and keys. What identifies the run
+    # and says how it ended stays.
+    texts = ("key", "version", "skip_reason", "host_id", "schedule_id", "parent_run_id", "retry_of", "payload_digest")
+    short = {name: cut(value, 1024) for name in texts if (value := getattr(record, name)) is not None}
+    return replace(
+        record,
+        **short,
+        payload_body=None,
+        result_body=None,
+        progress=None,
+        trigger=TriggerInfo(record.trigger.kind),
+        attempts=(),
+        extra=NOTHING,
+    )
+
+
+_CUTS: Final[tuple[Callable[[RunRecord], RunRecord], ...]] = (_cut_logs, _cut_errors, _drop_checkpoint, _drop_rest)
+
+
+def pack_descriptor(descriptor: JobDescriptor) -> bytes:
+    """A job's descriptor as bytes."""
+    shape = shape_descriptor_parts(descriptor)
+    if descriptor.timeout is not None:
+        shape["timeout_ms"] = descriptor.timeout // _MILLISECOND
+    return pack({**descriptor.extra, **shape, "v": VERSION})
+
+
+def pack_presence(presence: HostPresence) -> bytes:
+    """What a host says about itself, as bytes."""
+    return pack({**shape_presence(presence), "v": VERSION})
+
+
+def unpack_record(data: bytes) -> RunRecord:
+    """The record in the bytes; safe on bytes from anybody.
+
+    Raises:
+        PayloadInvalidError: they are no record, or one of a newer version.
+    """
+    return _unpack(data, "run record", RunRecord, RECORD)
+
+
+def unpack_descriptor(data: bytes) -> JobDescriptor:
+    """The descriptor in the bytes.
+
+    Raises:
+        PayloadInvalidError: they are no descriptor, or one of a newer version.
+    """
+    return _unpack(data, "job descriptor", JobDescriptor, DESCRIPTOR)
+
+
+def unpack_presence(data: bytes) -> HostPresence:
+    """The presence in the bytes; fields unknown here are dropped, the host says everything anew each time.
+
+    Raises:
+        PayloadInvalidError: they are no presence, or one of a newer version.
+    """
+    return _unpack(data, "host's entry", HostPresence, PRESENCE)
+
+
+def _unpack(data: bytes, what: str, kind: type[Any], spec: Spec) -> Any:
+    try:
+        raw = msgpack.unpackb(data, timestamp=3, strict_map_key=True)
+        version = raw.pop("v", VERSION)
+        if type(version) is not int or version > VERSION:
+            raise PayloadInvalidError(
+                f"this {what} has version {version!r:.40}; this jetjobs reads up to {VERSION}: upgrade this process"
+            )
+        members, extra = members_of(spec, raw)
+        if extra and kind is not HostPresence:
+            pack(extra)  # what can't be written again would stop every later write
+            members["extra"] = extra
+        return kind(**members)
+    except PayloadInvalidError:
+        raise
+    except (*READ_FAULTS, PayloadError) as error:
+        raise PayloadInvalidError(f"{len(data)} bytes are no {what}: {type(error).__name__} {error}"[:500]) from error
