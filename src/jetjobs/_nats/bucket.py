@@ -1,0 +1,83 @@
+"""One KV bucket, without nats-py's: compare-and-set by publishing, deletes that leave no marker.
+
+nats-py's `create` trips over expired keys, its `update` has no lifetime, its deletes leave a marker on which a
+later create fails.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from datetime import datetime, timedelta
+from math import ceil
+from typing import Any, Final
+
+from jetjobs._core import names
+from jetjobs._nats.faults import NotFound
+from jetjobs._nats.link import Link
+from jetjobs._nats.pages import Entry, read_pages
+
+WRITE_TIMEOUT: Final = 5.0
+
+EXPECTED: Final = "Nats-Expected-Last-Subject-Sequence"
+EXPECT_NONE: Final = {EXPECTED: "0"}
+
+
+def write_headers(expected: int | None, ttl: timedelta | None) -> dict[str, str]:
+    """Headers for a compare-and-set write whose entry goes by itself after `ttl`, rounded up to a whole second.
+
+    >>> write_headers(7, timedelta(milliseconds=1200))
+    {'Nats-Expected-Last-Subject-Sequence': '7', 'Nats-TTL': '2s'}
+    """
+    headers = {} if expected is None else {EXPECTED: str(expected)}
+    if ttl is not None:
+        headers["Nats-TTL"] = f"{max(1, ceil(ttl.total_seconds()))}s"
+    return headers
+
+
+class Bucket:
+    """Entries by subject. Reads of one come from the stream's leader, lists from any replica."""
+
+    def __init__(self, link: Link, bucket: str) -> None:
+        self._link = link
+        self._bucket = bucket
+        self._stream = names.bucket_stream(bucket)
+
+    def subject(self, key: str) -> str:
+        """The subject of a key."""
+        return names.bucket_subject(self._bucket, key)
+
+    async def put(self, subject: str, data: bytes, *, expected: int | None = None, ttl: timedelta | None = None) -> int:
+        """Write an entry; `expected` is the revision it must have (0: none). An entry without `ttl` stays."""
+        return await self._link.writer.write(subject, data, write_headers(expected, ttl), timeout=WRITE_TIMEOUT)
+
+    async def get(self, subject: str) -> Entry | None:
+        """The entry as the leader has it. A marker that some other client left counts as none."""
+        try:
+            answer = await self._link.api(f"STREAM.MSG.GET.{self._stream}", {"last_by_subj": subject})
+        except NotFound:
+            return None
+        message: dict[str, Any] = answer["message"]
+        data = base64.b64decode(message.get("data") or "")
+        stored_at = datetime.fromisoformat(message["time"])
+        return Entry(message["subject"], data, message["seq"], stored_at) if data else None
+
+    async def subjects(self, pattern: str) -> list[str]:
+        """The subjects under a pattern that have an entry, as the leader knows them."""
+        answer = await self._link.api(f"STREAM.INFO.{self._stream}", {"subjects_filter": pattern})
+        return sorted(answer["state"].get("subjects") or {})
+
+    async def pages(self, pattern: str) -> AsyncGenerator[list[Entry], None]:
+        """All entries under a pattern, a page at a time."""
+        async with aclosing(read_pages(self._link, self._stream, pattern)) as pages:
+            async for page in pages:
+                yield [entry for entry in page if entry.data]
+
+    async def remove(self, subject: str, revision: int | None = None) -> bool:
+        """Take an entry out, if it is at that revision when one is given, leaving no marker; says whether it went."""
+        wanted: dict[str, Any] = {"filter": subject}
+        if revision is not None:
+            wanted["seq"] = revision + 1  # purges what is before it, and a newer write is not
+        answer = await self._link.api(f"STREAM.PURGE.{self._stream}", wanted)
+        return bool(answer.get("purged"))

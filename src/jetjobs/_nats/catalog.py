@@ -1,0 +1,95 @@
+"""Descriptors of jobs in the `_jobs` bucket, presence of hosts in `_hosts`."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import aclosing
+from datetime import timedelta
+from typing import Final, TypeVar
+
+import structlog
+
+from jetjobs._core import names, wire
+from jetjobs._core.models import HostPresence, JobAddress, JobDescriptor
+from jetjobs._nats.bucket import Bucket
+from jetjobs._nats.link import Link
+from jetjobs._nats.pages import Entry
+from jetjobs.errors import PayloadInvalidError, WrongRevision
+
+T = TypeVar("T")
+
+_log = structlog.get_logger("jetjobs.nats")
+
+# Hosts of a deployment start together; each conflict means that one of them has written.
+_ATTEMPTS: Final = 20
+
+
+class NatsCatalog:
+    """What jobs there are, and who runs them."""
+
+    def __init__(self, link: Link, project: str) -> None:
+        self._jobs = Bucket(link, names.jobs_bucket(project))
+        self._hosts = Bucket(link, names.hosts_bucket(project))
+
+    async def describe(self, descriptor: JobDescriptor) -> JobDescriptor | None:
+        """Publish a descriptor unless an equal one (by `digest`) is there; returns the one it replaced."""
+        subject = self._jobs.subject(names.job_key(descriptor.address))
+        data = wire.pack_descriptor(descriptor)
+        for attempt in range(1, _ATTEMPTS + 1):
+            entry = await self._jobs.get(subject)
+            known = _readable(entry, wire.unpack_descriptor) if entry is not None else None
+            if known is not None and known.digest == descriptor.digest:
+                return None
+            try:
+                await self._jobs.put(subject, data, expected=entry.revision if entry is not None else 0)
+            except WrongRevision:
+                if attempt == _ATTEMPTS:
+                    raise
+            else:
+                return known
+        return None
+
+    async def job(self, address: JobAddress) -> JobDescriptor | None:
+        """One job's descriptor."""
+        entry = await self._jobs.get(self._jobs.subject(names.job_key(address)))
+        return _readable(entry, wire.unpack_descriptor) if entry is not None else None
+
+    async def jobs(self) -> list[JobDescriptor]:
+        """All descriptors of the project, by module and job."""
+        found = await _all(self._jobs.pages(self._jobs.subject(">")), wire.unpack_descriptor)
+        return sorted(found, key=lambda descriptor: descriptor.address)
+
+    async def say(self, presence: HostPresence, ttl: timedelta) -> None:
+        """Say that a host lives; the entry goes by itself after `ttl`."""
+        await self._hosts.put(self._host(presence.host_id), wire.pack_presence(presence), ttl=ttl)
+
+    async def leave(self, host_id: str) -> None:
+        """Remove a host's entry."""
+        await self._hosts.remove(self._host(host_id))
+
+    async def hosts(self) -> Sequence[HostPresence]:
+        """All hosts that said so within their TTL, by id."""
+        found = await _all(self._hosts.pages(self._hosts.subject(">")), wire.unpack_presence)
+        return sorted(found, key=lambda presence: presence.host_id)
+
+    def _host(self, host_id: str) -> str:
+        return self._hosts.subject(names.host_key(host_id))
+
+
+async def _all(pages: AsyncGenerator[list[Entry], None], unpack: Callable[[bytes], T]) -> list[T]:
+    # An entry written while the list is read comes twice; the later one counts.
+    newest: dict[str, Entry] = {}
+    async with aclosing(pages):
+        async for page in pages:
+            newest.update((entry.subject, entry) for entry in page)
+    found = (_readable(entry, unpack) for entry in newest.values())
+    return [value for value in found if value is not None]
+
+
+def _readable(entry: Entry, unpack: Callable[[bytes], T]) -> T | None:
+    """The value, or `None` for one that another version or a stranger wrote so that we can't read it."""
+    try:
+        return unpack(entry.data)
+    except PayloadInvalidError as problem:
+        _log.warning("catalog entry unreadable", subject=entry.subject, error=str(problem))
+        return None

@@ -1,0 +1,85 @@
+"""Run records in the runs bucket.
+
+`create` and `update` are two of the four broker operations a run costs, so they go straight to the writer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable
+from contextlib import aclosing
+from datetime import timedelta
+
+import structlog
+
+from jetjobs._core import names, wire
+from jetjobs._core.models import JobAddress, RunKey, RunRecord
+from jetjobs._nats.bucket import EXPECT_NONE, EXPECTED, WRITE_TIMEOUT, Bucket, write_headers
+from jetjobs._nats.link import Link
+from jetjobs._nats.pages import Entry
+from jetjobs._ports import Stored
+from jetjobs.errors import PayloadInvalidError
+
+_log = structlog.get_logger("jetjobs.nats")
+
+
+class NatsRunStore:
+    """One record per run, under `<module>.<job>.<run_id>`."""
+
+    def __init__(self, link: Link, project: str) -> None:
+        self._project = project
+        self._writer = link.writer
+        self._bucket = Bucket(link, names.runs_bucket(project))
+        self._told_unreadable = False
+
+    async def create(self, record: RunRecord) -> int:
+        """Store a record that must not exist yet; returns its revision."""
+        subject = names.record_subject(self._project, record.run_key)
+        return await self._writer.write(subject, wire.pack_record(record), EXPECT_NONE, timeout=WRITE_TIMEOUT)
+
+    async def update(self, record: RunRecord, revision: int, *, ttl: timedelta | None = None) -> int:
+        """Replace the record last seen at `revision`; returns the new revision. Without `ttl` it stays."""
+        subject = names.record_subject(self._project, record.run_key)
+        headers = {EXPECTED: str(revision)} if ttl is None else write_headers(revision, ttl)
+        return await self._writer.write(subject, wire.pack_record(record), headers, timeout=WRITE_TIMEOUT)
+
+    async def get(self, run: RunKey) -> Stored | None:
+        """The record, or `None`."""
+        entry = await self._bucket.get(names.record_subject(self._project, run))
+        return _stored(entry) if entry is not None else None
+
+    async def find(self, run_id: str) -> list[Stored]:
+        """All records with this id, of whatever job."""
+        subjects = await self._bucket.subjects(names.record_id_pattern(self._project, run_id))
+        entries = await asyncio.gather(*(self._bucket.get(subject) for subject in subjects))
+        return self._readable(entry for entry in entries if entry is not None)
+
+    async def scan(self, job: JobAddress | None = None, *, module: str | None = None) -> AsyncIterator[Stored]:
+        """All records, or a module's or a job's; one that is written meanwhile may come twice."""
+        async with aclosing(self._bucket.pages(names.record_pattern(self._project, job, module))) as pages:
+            async for page in pages:
+                for stored in self._readable(page):
+                    yield stored
+
+    async def delete(self, run: RunKey, revision: int) -> bool:
+        """Remove a record if it is still at `revision`, leaving no marker; says whether it went."""
+        return await self._bucket.remove(names.record_subject(self._project, run), revision)
+
+    def _readable(self, entries: Iterable[Entry]) -> list[Stored]:
+        found: list[Stored] = []
+        for entry in entries:
+            try:
+                found.append(_stored(entry))
+            except PayloadInvalidError as problem:
+                self._tell_unreadable(entry, problem)
+        return found
+
+    def _tell_unreadable(self, entry: Entry, problem: PayloadInvalidError) -> None:
+        # Once: a list that meets ten thousand of them is read again and again.
+        if not self._told_unreadable:
+            self._told_unreadable = True
+            _log.warning("run record unreadable", subject=entry.subject, revision=entry.revision, error=str(problem))
+
+
+def _stored(entry: Entry) -> Stored:
+    return Stored(wire.unpack_record(entry.data), entry.revision, entry.stored_at)
