@@ -148,7 +148,7 @@ def _map(value: Any) -> dict[str, Any]:
 
 
 def _status(text: str) -> RunStatus:
-    return RunStatus._members_of__[text]
+    return RunStatus.__members__[text]
 
 
 def _instant(value: datetime | str) -> datetime:
