@@ -1,0 +1,333 @@
+"""What a handler receives, and the journal of what it says while it runs.
+
+`JobContext` is made once per start of a handler, so making one does nothing: values are read from the record when
+asked for, a logger is bound when it is first used. `Journal` is written by the handler, perhaps from another thread,
+and read by the heartbeat. It has no lock on purpose: a handler's thread can be interrupted at any bytecode, and one
+that dies holding a lock would stop the heartbeat. Every write is one atomic step of a list, a deque or an attribute.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Mapping
+from datetime import datetime, timedelta
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Generic, Literal, NoReturn, Protocol, cast
+
+import structlog
+
+from jetjobs._core import codec
+from jetjobs._core.models import NOTHING, Body, JobAddress, LogLine, Progress, RunRecord, TriggerInfo
+from jetjobs.errors import JobsNotHosted, PayloadError, PayloadTooLargeError
+from jetjobs.outcomes import JobInterrupted, Skip
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar  # only checkers need the default; nothing is imported at run time
+
+    S = TypeVar("S", default=Any)
+else:
+    from typing import TypeVar
+
+    S = TypeVar("S")
+
+CancelReason = Literal["cancel", "timeout", "shutdown", "fenced"]
+
+MAX_CHECKPOINT = 64 * 1024
+MAX_LOG_BYTES = 256 * 1024
+FIRST_LINES = 50
+LAST_LINES = 949  # with the first ones and the mark between them: 1,000
+MAX_TEXT = 8 * 1024
+MAX_FIELD = 2 * 1024
+MAX_FIELDS = 32
+_LEVELS: Mapping[str, str] = MappingProxyType({
+    "debug": "debug", "info": "info", "warning": "warning", "warn": "warning",
+    "error": "error", "critical": "critical",
+})  # fmt: skip
+
+
+class Journal:
+    """What a running handler said: logs, progress, checkpoint; and why it must stop, once it must.
+
+    `changed` is set by every write and cleared by whoever saved; clear it before reading.
+    """
+
+    __slots__ = ("_first", "_last", "_lines", "cancel_reason", "changed", "checkpoint", "progress")
+
+    def __init__(self) -> None:
+        self._first: list[LogLine] | None = None
+        self._last: deque[LogLine] | None = None
+        self._lines = 0
+        self.progress: Progress | None = None
+        self.checkpoint: Body | None = None
+        self.changed = False
+        self.cancel_reason: str | None = None
+
+    def add(self, line: LogLine) -> None:
+        """Keep a line: the first 50 and the newest of the rest."""
+        first = self._first
+        if first is None:
+            first = self._first = []
+        if len(first) < FIRST_LINES:
+            first.append(line)
+        else:
+            if self._last is None:
+                self._last = deque(maxlen=LAST_LINES)
+            self._last.append(line)
+        self._lines += 1
+        self.changed = True
+
+    @property
+    def logs(self) -> list[LogLine]:
+        """At most 1,000 lines and 256 KiB, in order; a mark stands where the middle was cut."""
+        if self._first is None:
+            return []
+        first = self._first.copy()
+        last = [] if self._last is None else list(self._last)
+        room = MAX_LOG_BYTES - sum(map(_size, first))
+        kept = len(last)
+        for line in reversed(last):
+            room -= _size(line)
+            if room < 0:
+                break
+            kept -= 1
+        tail = last[kept:]
+        cut = self._lines - len(first) - len(tail)
+        if cut <= 0:
+            return first + tail
+        at = tail[0].at if tail else first[-1].at
+        return [*first, LogLine(at, "warning", f"… {cut} lines cut …"), *tail]
+
+
+class ChildTrigger(Protocol):
+    """Triggers runs on behalf of a running one; ids derive from (parent, job, key or ordinal)."""
+
+    async def trigger_child(
+        self,
+        job: Any,
+        payload: Any = None,
+        *,
+        key: str | None = None,
+        delay: timedelta | float | str | None = None,
+        at: datetime | float | None = None,
+    ) -> Any:
+        """The child's run, new or the one an earlier attempt made."""
+        ...
+
+    def trigger_child_blocking(
+        self,
+        job: Any,
+        payload: Any = None,
+        *,
+        key: str | None = None,
+        delay: timedelta | float | str | None = None,
+        at: datetime | float | None = None,
+    ) -> Any:
+        """The same from the thread of a plain handler."""
+        ...
+
+
+class JobContext(Generic[S]):
+    """One start of a handler: which run it is, what it works on, and how to report and to stop.
+
+    `payload` is the validated payload, `state` what the module's lifespan gave.
+    """
+
+    __slots__ = ("_children", "_clock_now", "_journal", "_logger", "_record", "payload", "state")
+
+    payload: Any
+    state: S
+
+    def __init__(
+        self,
+        record: RunRecord,
+        *,
+        payload: Any,
+        state: S,
+        journal: Journal,
+        clock_now: Callable[[], datetime],
+        children: ChildTrigger | None = None,
+    ) -> None:
+        self._record = record
+        self._journal = journal
+        self._clock_now = clock_now
+        self._children = children
+        self._logger: Any = None
+        self.payload = payload
+        self.state = state
+
+    @property
+    def run_id(self) -> str:
+        """Id of the run, the same for all its attempts."""
+        return self._record.run_id
+
+    @property
+    def module(self) -> str:
+        """Name of the module."""
+        return self._record.module
+
+    @property
+    def job(self) -> str:
+        """Name of the job within its module."""
+        return self._record.job
+
+    @property
+    def attempt(self) -> int:
+        """Number of this attempt, counted from 1."""
+        return self._record.attempt
+
+    @property
+    def max_attempts(self) -> int:
+        """How many attempts the run has."""
+        return self._record.max_attempts
+
+    @property
+    def trigger(self) -> TriggerInfo:
+        """What asked for the run."""
+        return self._record.trigger
+
+    @property
+    def last_checkpoint(self) -> Any:
+        """What the attempt before this one gave to `checkpoint`; `None` when there was nothing."""
+        body = self._record.checkpoint_body
+        return None if body is None else body.value
+
+    @property
+    def cancelled(self) -> bool:
+        """True once this attempt must stop; a long handler looks now and then."""
+        return self._journal.cancel_reason is not None
+
+    @property
+    def cancel_reason(self) -> CancelReason | None:
+        """Why it must stop: somebody's cancel, its timeout, the host's shutdown, or the run was taken over."""
+        return cast("CancelReason | None", self._journal.cancel_reason)
+
+    def raise_if_cancelled(self) -> None:
+        """Stop here when the attempt must stop.
+
+        Raises:
+            JobInterrupted: with `cancel_reason`; let it pass.
+        """
+        reason = self._journal.cancel_reason
+        if reason is not None:
+            raise JobInterrupted(reason)
+
+    def skip(self, reason: str = "") -> NoReturn:
+        """End the run as SKIPPED: there was nothing to do."""
+        raise Skip(reason)
+
+    @property
+    def logger(self) -> Any:
+        """A structlog logger that knows module, job, run and attempt; it doesn't write to the record."""
+        if self._logger is None:
+            record = self._record
+            self._logger = structlog.get_logger("jetjobs.job").bind(
+                module=record.module, job=record.job, run_id=record.run_id, attempt=record.attempt
+            )
+        return self._logger
+
+    def log(self, message: str, /, *, level: str = "info", **fields: Any) -> None:
+        """Write a line to the run's record, with the next heartbeat, and to structlog at once.
+
+        Fields that can't be stored are kept as their `repr`; long ones are cut. Never an error.
+        """
+        text = message if type(message) is str else _shown(message)
+        name = _LEVELS.get(str(level).lower(), "info")
+        kept = {key: _storable(value) for key, value in list(fields.items())[:MAX_FIELDS]} if fields else NOTHING
+        self._journal.add(LogLine(self._clock_now(), name, _cut(text, MAX_TEXT), kept))
+        if "event" in fields:  # structlog's own word for the message
+            fields["event_"] = fields.pop("event")
+        getattr(self.logger, name)(text, **fields)
+
+    def progress(self, done: float, total: float | None = None, message: str | None = None) -> None:
+        """Say how far this attempt is; the record shows the last one said."""
+        journal = self._journal
+        journal.progress = Progress(done, total, None if message is None else _cut(str(message), MAX_FIELD))
+        journal.changed = True
+
+    def checkpoint(self, value: Any) -> None:
+        """Remember a value for the next attempt, which finds it as `last_checkpoint`. Saved with the heartbeat.
+
+        Raises:
+            PayloadError: the value can't be stored; names the path. At most 64 KiB.
+        """
+        data = codec.encode(value, path="checkpoint")
+        if len(data) > MAX_CHECKPOINT:
+            raise PayloadTooLargeError(
+                f"a checkpoint of {len(data)} bytes is over {MAX_CHECKPOINT}; store the data elsewhere and keep a key"
+            )
+        self._journal.checkpoint = Body(data)
+        self._journal.changed = True
+
+    async def trigger_child(
+        self,
+        job: Any,
+        payload: Any = None,
+        *,
+        key: str | None = None,
+        delay: timedelta | float | str | None = None,
+        at: datetime | float | None = None,
+    ) -> Any:
+        """Trigger another job as a child of this run; a repeated attempt makes no second child.
+
+        Without `key` children of one job are told apart by their order.
+        """
+        return await self._family().trigger_child(job, payload, key=key, delay=delay, at=at)
+
+    def trigger_child_blocking(
+        self,
+        job: Any,
+        payload: Any = None,
+        *,
+        key: str | None = None,
+        delay: timedelta | float | str | None = None,
+        at: datetime | float | None = None,
+    ) -> Any:
+        """`trigger_child` for plain handlers, which run in a thread."""
+        return self._family().trigger_child_blocking(job, payload, key=key, delay=delay, at=at)
+
+    def __repr__(self) -> str:
+        return f"<JobContext {JobAddress(self.module, self.job)}/{self.run_id} attempt {self.attempt}>"
+
+    def _family(self) -> ChildTrigger:
+        if self._children is None:
+            raise JobsNotHosted(
+                f"trigger_child is not available here: run {self.run_id} of {self.module}.{self.job} has no host "
+                "that triggers children; trigger the job itself instead"
+            )
+        return self._children
+
+
+def _storable(value: Any) -> Any:
+    if value is None or isinstance(value, bool):
+        return value
+    if type(value) is str:
+        return _cut(value, MAX_FIELD)
+    try:
+        data = codec.encode(value)
+    except PayloadError:
+        return _shown(value)
+    # A copy: what is logged doesn't change when the handler changes its list later.
+    return codec.decode(data, "msgpack") if len(data) <= MAX_FIELD else _shown(value)
+
+
+def _shown(value: object) -> str:
+    try:
+        return _cut(repr(value), MAX_FIELD)
+    except Exception:  # noqa: BLE001 - anybody's __repr__ may raise anything, and a log line is no reason to fail
+        return f"<{type(value).__name__} without a repr>"
+
+
+def _cut(text: str, most: int) -> str:
+    return text if len(text) <= most else f"{text[: most - 1]}…"
+
+
+def _size(line: LogLine) -> int:
+    """About how many bytes a line takes; UTF-8 is at most 4 a character, counted only where there are any."""
+    size = 48 + _bytes(line.message)
+    for name, value in line.fields.items():
+        size += 8 + _bytes(name) + (_bytes(value) if type(value) is str else 16 + len(repr(value)))
+    return size
+
+
+def _bytes(text: str) -> int:
+    return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))

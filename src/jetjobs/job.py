@@ -1,0 +1,278 @@
+"""A declared job: still the function it was, plus what hosts and clients need to know of it, plus `trigger`.
+
+`Job[P, R]`: P is the payload type (`None` for a handler without one), R what the handler returns.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Coroutine, Mapping
+from datetime import datetime, timedelta
+from typing import Any, Generic, Literal, Protocol, TypedDict, TypeVar, Unpack, cast, overload
+
+from jetjobs._core.durations import format_duration
+from jetjobs._core.models import JobAddress, JobDescriptor, RunRecord, RunStatus
+from jetjobs._core.policy import JobPolicy
+from jetjobs._core.triggers import AnyTrigger
+from jetjobs.context import JobContext
+from jetjobs.errors import AmbiguousHostError, JobsNotHosted, PayloadInvalidError
+from jetjobs.handlers import HandlerShape, digest_of
+
+P = TypeVar("P", contravariant=True)  # noqa: PLC0105 - users read Job[P, R] in hovers and docs
+R = TypeVar("R", covariant=True)  # noqa: PLC0105
+
+OnDuplicate = Literal["return", "raise", "retry_failed"]
+
+
+class TriggerOptions(TypedDict, total=False):
+    """Options of every `trigger`.
+
+    Attributes:
+        idempotency_key: At most one run for this key, however often it is triggered.
+        on_duplicate: What happens when the key already has a run: return it, raise `DuplicateRun`, or retry it if
+            it failed.
+        delay, at: When the run is due; now without either.
+        start_within: How late after that it may still start; later it is MISSED.
+        expires_in: How long after that it may still be started or retried.
+        scheduled_for: The instant the run stands for, as data.
+        allow_unknown: Trigger a job nobody described yet.
+        timeout: Longest time of the call itself.
+    """
+
+    idempotency_key: str | None
+    on_duplicate: OnDuplicate
+    delay: timedelta | float | str | None
+    at: datetime | float | None
+    start_within: timedelta | float | str | None
+    expires_in: timedelta | float | str | None
+    scheduled_for: datetime | float | None
+    allow_unknown: bool
+    timeout: timedelta | float | str | None
+
+
+class TriggeredRun(Protocol[R]):
+    """What `trigger` gives: a handle on the run, whose result has the handler's type."""
+
+    @property
+    def run_id(self) -> str:
+        """The run's id, known before it is stored."""
+        ...
+
+    @property
+    def duplicate(self) -> bool:
+        """True when the key already had a run, and this is that one."""
+        ...
+
+    @property
+    def payload_differs(self) -> bool:
+        """True when that run has another payload."""
+        ...
+
+    async def status(self) -> RunStatus:
+        """Where the run is now."""
+        ...
+
+    async def wait(self, timeout: timedelta | float | str | None = None) -> RunRecord:
+        """The terminal record, whatever the outcome."""
+        ...
+
+    async def result(self, timeout: timedelta | float | str | None = None) -> R:
+        """What the handler returned, or `RunEnded` raised."""
+        ...
+
+
+class JobBinding(Protocol):
+    """A host or client that can trigger jobs for a project."""
+
+    @property
+    def project(self) -> str:
+        """The project it triggers in."""
+        ...
+
+    async def trigger(self, job: Job[Any, Any], payload: Any, **options: Unpack[TriggerOptions]) -> Any:
+        """Ask for a run of `job`; the payload is already checked against the handler."""
+        ...
+
+
+class Job(Generic[P, R]):
+    """A function and how it is run. Call it as the function it is, or `trigger` a run of it.
+
+    Made by `@module.job`, `@job` and `expose_job`.
+    """
+
+    is_async: bool = False
+
+    def __init__(
+        self,
+        address: JobAddress,
+        handler: Callable[..., Any],
+        shape: HandlerShape,
+        *,
+        policy: JobPolicy,
+        triggers: tuple[AnyTrigger, ...] = (),
+        description: str | None = None,
+    ) -> None:
+        self.address = address
+        self.handler = handler
+        self.policy = policy
+        self.triggers = triggers
+        self.takes_payload = shape.takes_payload
+        self.payload_required = shape.payload_required
+        self.description = shape.description if description is None else description
+        self.where = shape.where
+        self._shape = shape
+        self._parses = shape.payload_type is not None or not (shape.takes_payload and shape.payload_required)
+        self._bindings: tuple[JobBinding, ...] = ()
+        functools.update_wrapper(cast("Callable[..., Any]", self), handler)
+
+    @property
+    def name(self) -> str:
+        """Name within the module."""
+        return self.address.job
+
+    @property
+    def module_name(self) -> str:
+        """Name of the module."""
+        return self.address.module
+
+    @property
+    def payload_schema(self) -> Mapping[str, Any] | None:
+        """JSON schema of the payload type; `None` when there is no type, or no schema of it."""
+        declared = self._shape.payload_type
+        return None if declared is None else declared.schema
+
+    @property
+    def payload_schema_digest(self) -> str | None:
+        """Tells two schemas apart; travels with each trigger."""
+        declared = self._shape.payload_type
+        return None if declared is None else declared.digest
+
+    def parse_payload(self, value: Any) -> Any:
+        """The payload as the handler gets it, from its decoded form. A handler without payload ignores what came.
+
+        Raises:
+            PayloadInvalidError: it doesn't fit; names the fields, as in `b: Field required`.
+        """
+        return self._shape.parse(value, str(self.address)) if self._parses else value
+
+    def check_payload(self, value: Any) -> Any:
+        """The same for a caller, who is also told when the handler takes no payload."""
+        if value is not None and not self.takes_payload:
+            raise PayloadInvalidError(
+                f"{self.address} takes no payload, but was given a {type(value).__name__}; "
+                f"leave it out, or add a parameter to the handler ({self.where})"
+            )
+        return self.parse_payload(value)
+
+    def invoke(self, ctx: JobContext[Any], payload: Any) -> Any:
+        """Call the handler: a coroutine to await when `is_async`, else its result."""
+        return self.handler(ctx, payload) if self.takes_payload else self.handler(ctx)
+
+    def descriptor(self, version: str | None = None, host_id: str | None = None) -> JobDescriptor:
+        """What a host publishes about the job. `digest` covers the declaration, not the host or version."""
+        policy = self.policy
+        triggers = tuple(trigger.describe(self.address) for trigger in self.triggers)
+        said = (self.description, _spoken(policy), self.payload_schema, self.takes_payload, triggers)
+        return JobDescriptor(
+            module=self.address.module,
+            job=self.address.job,
+            description=self.description,
+            max_concurrency=policy.max_concurrency,
+            max_attempts=policy.max_attempts,
+            timeout=policy.timeout,
+            payload_schema=self.payload_schema,
+            payload_schema_digest=self.payload_schema_digest,
+            takes_payload=self.takes_payload,
+            triggers=triggers,
+            version=version,
+            host_id=host_id,
+            digest=digest_of(said),
+        )
+
+    def bind(self, binding: JobBinding) -> None:
+        """Let `trigger` go through this host or client; the one bound last wins within a project."""
+        self._bindings = (*(each for each in self._bindings if each is not binding), binding)
+
+    def unbind(self, binding: JobBinding) -> None:
+        """Undo `bind`; harmless when it isn't bound."""
+        self._bindings = tuple(each for each in self._bindings if each is not binding)
+
+    @overload
+    async def trigger(
+        self: Job[None, R], payload: None = None, **options: Unpack[TriggerOptions]
+    ) -> TriggeredRun[R]: ...
+    @overload
+    async def trigger(self, payload: P, **options: Unpack[TriggerOptions]) -> TriggeredRun[R]: ...
+    async def trigger(self, payload: Any = None, **options: Unpack[TriggerOptions]) -> TriggeredRun[R]:
+        """Ask for a run through the host or client this job is bound to; see `TriggerOptions`.
+
+        Raises:
+            PayloadInvalidError: the payload doesn't fit the handler.
+            JobsNotHosted: the job is bound to nothing.
+            AmbiguousHostError: it is bound to several projects.
+        """
+        binding = self._binding()
+        self.check_payload(payload)
+        return cast("TriggeredRun[R]", await binding.trigger(self, payload, **options))
+
+    def _binding(self) -> JobBinding:
+        if not self._bindings:
+            raise JobsNotHosted(
+                f"{self.address} is bound to no host or client, so there is no broker to trigger it on; "
+                "write JobHost([module], …) or JobClient(…, modules=[module]), and trigger it while that is open"
+            )
+        projects = sorted({binding.project for binding in self._bindings})
+        if len(projects) > 1:
+            raise AmbiguousHostError(
+                f"{self.address} is bound to the projects {' and '.join(projects)}; "
+                "write client.get_job(job).trigger(…) with the client of the one you mean"
+            )
+        return self._bindings[-1]
+
+    def __repr__(self) -> str:
+        return f"<Job {self.address} ({self.where})>"
+
+
+class AsyncJob(Job[P, R]):
+    """A job whose handler is an `async def`."""
+
+    is_async = True
+
+    @overload
+    def __call__(self: AsyncJob[None, R], ctx: JobContext[Any], /) -> Coroutine[Any, Any, R]: ...
+    @overload
+    def __call__(self, ctx: JobContext[Any], payload: P, /) -> Coroutine[Any, Any, R]: ...
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """What the function does when it is called."""
+        return self.handler(*args, **kwargs)
+
+
+class PlainJob(Job[P, R]):
+    """A job whose handler is a `def`; a host runs it in a thread or process of its own."""
+
+    @overload
+    def __call__(self: PlainJob[None, R], ctx: JobContext[Any], /) -> R: ...
+    @overload
+    def __call__(self, ctx: JobContext[Any], payload: P, /) -> R: ...
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """What the function does when it is called."""
+        return self.handler(*args, **kwargs)
+
+
+def _spoken(policy: JobPolicy) -> dict[str, Any]:
+    """The policy as texts, so that its digest is the same in every process."""
+    return {name: _text(getattr(policy, name)) for name in JobPolicy.__dataclass_fields__}
+
+
+def _text(value: object) -> Any:
+    match value:
+        case timedelta():
+            return format_duration(value)
+        case type():
+            return f"{value.__module__}.{value.__qualname__}"
+        case tuple():
+            return [_text(each) for each in cast("tuple[object, ...]", value)]
+        case Mapping():
+            return {str(key): _text(each) for key, each in cast("Mapping[object, object]", value).items()}
+        case _:
+            return value if value is None or isinstance(value, (str, int, float)) else repr(value)
