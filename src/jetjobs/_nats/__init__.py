@@ -1,0 +1,41 @@
+"""The ports over NATS; the only package that imports nats."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from nats.aio.client import Client
+
+from jetjobs._core import names
+from jetjobs._nats.broker import NatsBroker
+from jetjobs._nats.catalog import NatsCatalog
+from jetjobs._nats.connection import connect
+from jetjobs._nats.link import Link
+from jetjobs._nats.payload_store import NatsPayloadStore
+from jetjobs._nats.provision import ProvisionSettings
+from jetjobs._nats.run_store import NatsRunStore
+from jetjobs._nats.writer import PipelinedWriter
+from jetjobs._ports import Backend
+
+
+async def open_backend(
+    target: str | Mapping[str, Any] | Client, project: str, settings: ProvisionSettings | None = None, *, name: str
+) -> Backend:
+    """One project's ports over one connection; nothing is created. `name` is what `nats` tools show of it.
+
+    Raises:
+        BrokerUnavailable, AccessDenied, ServerTooOld, JetStreamDisabled: within 8 s.
+    """
+    names.check_project(project)
+    settings = settings or ProvisionSettings()
+    connection = await connect(target, name=name)
+    link = Link(connection, PipelinedWriter(connection))
+    broker = NatsBroker(link, project, settings)
+    return Backend(
+        broker=broker,
+        runs=NatsRunStore(link, project),
+        payloads=NatsPayloadStore(link, project, max_payload=settings.max_payload),
+        catalog=NatsCatalog(link, project),
+        close=broker.close,
+    )

@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import errno
 import socket
-import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any, Final
@@ -18,16 +17,33 @@ from nats import errors as nats_errors
 from nats.aio.client import Client
 from nats.aio.subscription import Subscription
 
+from jetjobs._clock import SystemClock
 from jetjobs._nats.dial import dial
 from jetjobs._nats.faults import permission_missing, permission_subject, redact
-from jetjobs._nats.tuned import Handler, Hooks, drop_unsent, hooks_of, listen, publish_now, server_info, set_hooks
+from jetjobs._nats.tuned import (
+    Handler,
+    Hooks,
+    drop_subscription,
+    drop_unsent,
+    hooks_of,
+    listen,
+    publish_now,
+    server_info,
+    set_hooks,
+)
 from jetjobs.errors import BrokerUnavailable
 
+_clock = SystemClock()
 _log = structlog.get_logger("jetjobs.nats")
 
 Target = str | Mapping[str, Any] | Client
 OnRefusal = Callable[[str, str], None]  # "publish" or "subscription", and the subject in lower case
 
+_NOT_SENT: Final = (
+    nats_errors.OutboundBufferLimitError,
+    nats_errors.ConnectionClosedError,
+    nats_errors.ConnectionDrainingError,
+)
 _PROBE_TIMEOUT: Final = 1.0
 _NOBODY_THERE: Final = frozenset({errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT})
 
@@ -55,7 +71,7 @@ class Connection:
 
     def __init__(self, client: Client, *, owned: bool) -> None:
         self.client = client
-        self.connected_since: float | None = time.monotonic()
+        self.connected_since: float | None = _clock.monotonic()
         self._owned = owned
         self._closed = False
         self._before = hooks_of(client)
@@ -140,15 +156,28 @@ class Connection:
         with suppress(nats_errors.Error):
             await sub.unsubscribe()
 
+    def abandon(self, sub: Subscription) -> None:
+        """End a subscription while disconnected, so that the reconnect doesn't bring it back."""
+        if sub in self._subscriptions:
+            self._subscriptions.remove(sub)
+        drop_subscription(self.client, sub)
+
+    async def drain(self, sub: Subscription) -> None:
+        """End a subscription once everything the server had sent for it was handled."""
+        if sub in self._subscriptions:
+            self._subscriptions.remove(sub)
+        try:
+            await sub.drain()
+        except (nats_errors.Error, OSError):
+            drop_subscription(self.client, sub)
+
     def post(self, subject: str, data: bytes = b"", reply: str = "", headers: dict[str, str] | None = None) -> bool:
         """Send without waiting; says whether it was handed to the socket. In order with everything sent here."""
         if not self.is_connected:
             return False
         try:
-            publish_now(self.client, subject, data, reply, headers)
-        except (nats_errors.OutboundBufferLimitError, nats_errors.ConnectionClosedError):
-            return False
-        except nats_errors.ConnectionDrainingError:
+            publish_now(self.client, subject, data, reply=reply, headers=headers)
+        except _NOT_SENT:
             return False
         return True
 
@@ -198,7 +227,7 @@ class Connection:
             self._wake()
 
     async def _reconnected(self) -> None:
-        self.connected_since = time.monotonic()
+        self.connected_since = _clock.monotonic()
         self._said = None
         _log.info("nats reconnected", server=server_info(self.client).get("server_name"))
         for callback in self._on_reconnect:

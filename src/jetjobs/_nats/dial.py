@@ -181,7 +181,7 @@ def _judge(answer: bytes) -> None:
 
 
 def _number(version: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in version.split("-")[0].split(".")[:2] if part.isdigit())
+    return tuple(int(part) for part in version.split("-", maxsplit=1)[0].split(".")[:2] if part.isdigit())
 
 
 async def _abandon(client: Client) -> None:

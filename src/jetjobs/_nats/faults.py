@@ -42,6 +42,14 @@ class NotFound(Refused):
     """The stream, consumer or message isn't there."""
 
 
+class Mismatch(StreamMismatch):
+    """A `StreamMismatch` with the broker's number."""
+
+    def __init__(self, message: str, code: int) -> None:
+        super().__init__(message)
+        self.code = code
+
+
 STREAM_NOT_FOUND: Final = 10059
 STREAM_EXISTS: Final = 10058
 CONSUMER_NOT_FOUND: Final = 10014
@@ -125,7 +133,7 @@ def _by_table(code: int, text: str) -> BrokerError | PayloadTooLargeError:
     if code in _TOO_LARGE:
         return PayloadTooLargeError(text)
     if code in _MISMATCH:
-        return StreamMismatch(text)
+        return Mismatch(text, code)
     return Refused(text, code or None)
 
 
@@ -145,20 +153,14 @@ def translate(exc: BaseException, doing: str) -> JetJobsError:
 
 def _by_type(exc: BaseException, text: str) -> JetJobsError:
     match exc:
-        case nats_errors.AuthorizationError() | nats_errors.InvalidUserCredentialsError():
-            return AccessDenied(text)
         case ssl.SSLError() | nats_errors.SecureConnRequiredError() | nats_errors.SecureConnFailedError():
             return AccessDenied(f"{text}: check the CA, the certificate and the name in it (`tls`, `tls_hostname`)")
         case nats_errors.MaxPayloadError():
             return PayloadTooLargeError(text)
         case nats_errors.BadSubjectError() | nats_errors.BadHeaderError():
             return InvalidNameError(text)
-        case nats_errors.NoRespondersError() | js_errors.NoStreamResponseError():
-            return BrokerUnavailable(f"{text}: no stream or no JetStream there")
         case nats_errors.TimeoutError():
             return AnswerUnknown(text)
-        case TimeoutError():
-            return BrokerUnavailable(text)
         case _ if any(word in text.lower() for word in _DENIED):
             return AccessDenied(text)
         case _:

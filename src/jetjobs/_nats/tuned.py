@@ -6,6 +6,7 @@
 * `listen`: a subscription whose handler runs in the read loop, without queue and task between.
 * `publish_now`: nats-py's `publish`, from code that can't await.
 """
+# ruff: noqa: SLF001
 # pyright: reportPrivateUsage=false, reportUnknownMemberType=false, reportUnknownVariableType=false
 # pyright: reportUnknownArgumentType=false, reportUnknownParameterType=false, reportMissingParameterType=false
 
@@ -84,13 +85,18 @@ def drop_unsent(client: Client) -> None:
     client._pending_data_size = 0
 
 
-def publish_now(client: Client, subject: str, data: bytes, reply: str, headers: dict[str, str] | None) -> None:
+def drop_subscription(client: Client, sub: Subscription) -> None:
+    """Forget a subscription without telling the server: a reconnect won't replay it."""
+    client._remove_sub(sub._id)
+
+
+def publish_now(client: Client, subject: str, data: bytes, *, reply: str, headers: dict[str, str] | None) -> None:
     """Publish without awaiting: the command is in nats-py's buffer, in order, when this returns.
 
     `publish` suspends only to wait for room after it has buffered the command and kicked the flusher
     (a borrowed client with a full buffer), so leaving it there loses nothing.
     """
-    publishing = client.publish(subject, data, reply, headers)
+    publishing = client.publish(subject, data, reply=reply, headers=headers)
     try:
         publishing.send(None)
     except StopIteration:

@@ -1,0 +1,251 @@
+"""`_ports.Broker` over NATS: the jobs stream, its consumers, and the control subjects beside it."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from datetime import datetime, timedelta
+from functools import partial
+from typing import Any, Final
+
+import structlog
+from nats.aio.msg import Msg
+
+from jetjobs._clock import Clock, SystemClock
+from jetjobs._core import names
+from jetjobs._core.models import NOTHING, JobAddress, Message, Outgoing, RunKey, RunRecord
+from jetjobs._nats.faults import NotFound
+from jetjobs._nats.link import Link
+from jetjobs._nats.provision import Provisioner, ProvisionSettings
+from jetjobs._nats.pull import ContinuousPull, Share
+from jetjobs._ports import OnDelivery
+from jetjobs.errors import AnswerUnknown, BrokerError, BrokerUnavailable
+
+_log = structlog.get_logger("jetjobs.nats")
+
+_EXPECTED: Final = "Nats-Expected-Last-Subject-Sequence"
+_EXPECTED_ON: Final = "Nats-Expected-Last-Subject-Sequence-Subject"
+
+_WRITE_TIMEOUT: Final = 5.0
+_ASK_TIMEOUT: Final = 1.0
+_CLOCK_TOLERANCE: Final = timedelta(seconds=1)
+_PRECISE: Final = timedelta(milliseconds=20)
+_CLOCK_TRIES: Final = 3
+
+_HOLDS: Final = b'{"holds":true}'
+_HOLDS_NOT: Final = b'{"holds":false}'
+
+
+class NatsBroker:
+    """One project's triggers, consumers and signals over one connection."""
+
+    def __init__(
+        self, link: Link, project: str, settings: ProvisionSettings | None = None, *, clock: Clock | None = None
+    ) -> None:
+        self._link = link
+        self._project = project
+        self._clock = clock or SystemClock()
+        self._offset = timedelta(0)
+        self._stream = names.stream(project)
+        self._provisioner = Provisioner(link, project, settings or ProvisionSettings())
+        self._pull = ContinuousPull(link, self._stream)
+        self._limits: dict[JobAddress, int] = {}
+
+    @property
+    def project(self) -> str:
+        """Name of the project."""
+        return self._project
+
+    # -- time
+
+    def now(self) -> datetime:
+        """Broker time: the local clock corrected by the offset last measured."""
+        return self._clock.now() + self._offset
+
+    @property
+    def clock_offset(self) -> timedelta:
+        """Broker time minus local time, as last measured."""
+        return self._offset
+
+    @property
+    def connected_since(self) -> float | None:
+        """Monotonic seconds of the last (re)connect; `None` while disconnected."""
+        return self._link.connection.connected_since
+
+    async def measure_clock(self) -> timedelta:
+        """Measure the offset again; of a few slow answers the quickest counts."""
+        best: timedelta | None = None
+        for _ in range(_CLOCK_TRIES):
+            before = self._clock.now()
+            answer = await self._link.api(f"STREAM.INFO.{self._stream}")
+            took = self._clock.now() - before
+            if best is None or took < best:
+                best = took
+                self._offset = datetime.fromisoformat(answer["ts"]) - (before + took / 2)
+            if best <= _PRECISE:
+                break
+        if abs(self._offset) > _CLOCK_TOLERANCE:
+            _log.warning("clock differs from the broker's", seconds=self._offset.total_seconds())
+        return self._offset
+
+    # -- what must exist
+
+    async def ensure_project(self) -> None:
+        """Create the stream and buckets, or adapt them to a higher configuration version."""
+        await self._provisioner.ensure_project()
+
+    async def ensure_consumer(self, job: JobAddress, max_concurrency: int, *, update: bool = True) -> None:
+        """Create the job's durable consumer; with `update`, bring what differs in place up to date."""
+        self._limits[job] = max_concurrency
+        await self._provisioner.ensure_consumer(job, max_concurrency, update=update)
+
+    async def consume(self, job: JobAddress, on_delivery: OnDelivery) -> Share:
+        """Begin to take deliveries of a job, none before `allow`."""
+        return await self._pull.add(names.consumer(job), on_delivery, partial(self._recreate, job))
+
+    async def _recreate(self, job: JobAddress) -> None:
+        limit = self._limits.get(job)
+        if limit is None:
+            return  # never ensured here: whoever made the consumer makes it again
+        try:
+            await self._provisioner.ensure_consumer(job, limit, update=False)
+        except NotFound:
+            # The stream itself is gone. What lay in it is lost; what comes need not be.
+            _log.error("jobs stream has gone, creating it again", stream=self._stream)
+            await self._provisioner.ensure_project()
+            await self._provisioner.ensure_consumer(job, limit, update=False)
+
+    # -- messages
+
+    async def store(
+        self,
+        message: Outgoing,
+        *,
+        expected: int | None = None,
+        expected_on: str | None = None,
+        timeout: timedelta | None = None,
+    ) -> int:
+        """Store a message in the jobs stream and return its sequence."""
+        headers = message.headers
+        if expected is not None:
+            headers = {**headers, _EXPECTED: str(expected)}
+            if expected_on is not None:
+                headers[_EXPECTED_ON] = expected_on
+        seconds = _WRITE_TIMEOUT if timeout is None else timeout.total_seconds()
+        return await self._link.writer.write(message.subject, message.data, headers, timeout=seconds)
+
+    async def last(self, subject: str) -> Message | None:
+        """The newest message on a subject (wildcards allowed), read from the stream's leader."""
+        try:
+            answer = await self._link.api(f"STREAM.MSG.GET.{self._stream}", {"last_by_subj": subject})
+        except NotFound:
+            return None
+        found: dict[str, Any] = answer["message"]
+        return Message(
+            found["subject"],
+            _headers(base64.b64decode(found.get("hdrs") or "")),
+            base64.b64decode(found.get("data") or ""),
+            found["seq"],
+            datetime.fromisoformat(found["time"]),
+        )
+
+    async def purge(self, subject: str, *, up_to: int) -> int:
+        """Remove a subject's messages with sequences ≤ `up_to`; returns how many went."""
+        wanted = {"filter": subject, "seq": up_to + 1}  # the broker removes what lies before `seq`
+        return int((await self._link.api(f"STREAM.PURGE.{self._stream}", wanted)).get("purged", 0))
+
+    # -- signals between processes, over core NATS
+
+    async def ask_owner(self, host_id: str, run: RunKey, claim: str | None) -> bool:
+        """Whether that host says it still holds this run. No answer, or nobody there, is False."""
+        question = json.dumps({**run._asdict(), "claim": claim}).encode()
+        subject = names.host_subject(self._project, host_id)
+        try:
+            answer = await self._link.writer.request(subject, question, timeout=_ASK_TIMEOUT)
+        except (BrokerUnavailable, AnswerUnknown):
+            return False
+        return answer == _HOLDS
+
+    async def answer_asks(self, host_id: str, holds: Callable[[RunKey, str | None], bool]) -> None:
+        """Answer the asks of others for as long as the connection is open."""
+
+        def answer(message: Msg) -> None:
+            asked = _asked(message.data)
+            if asked is not None and message.reply:
+                self._link.connection.post(message.reply, _HOLDS if holds(*asked) else _HOLDS_NOT)
+
+        await self._link.connection.listen(names.host_subject(self._project, host_id), answer)
+
+    async def ring_cancel(self, run: RunKey) -> None:
+        """Tell the hosts of a run, at once and without guarantee, that its record asks for a cancel."""
+        self._link.connection.post(names.cancel_subject(self._project, run))
+
+    async def hear_cancels(self, job: JobAddress, on_cancel: Callable[[RunKey], None]) -> None:
+        """Hear the doorbell of a job's runs for as long as the connection is open."""
+
+        def rung(message: Msg) -> None:
+            run = names.parse_cancel_subject(self._project, message.subject)
+            if run is not None:
+                on_cancel(run)
+
+        await self._link.connection.listen(names.cancel_pattern(self._project, job), rung)
+
+    def announce_end(self, record: RunRecord) -> None:
+        """Tell whoever listens that a run ended."""
+        # By hand: every part is of an alphabet that JSON needn't escape, and this is once per run.
+        body = (
+            f'{{"status":"{record.status.value}","run_id":"{record.run_id}","module":"{record.module}",'
+            f'"job":"{record.job}","attempt":{record.attempt}}}'
+        )
+        subject = names.ended_subject(self._project, record.status, record.run_key)
+        self._link.connection.post(subject, body.encode())
+
+    @asynccontextmanager
+    async def ended(self, run: RunKey) -> AsyncIterator[Callable[[timedelta], Awaitable[bool]]]:
+        """Listen for one run's end; the value inside waits up to a span and says whether it was announced."""
+        announced = asyncio.Event()
+
+        async def wait(span: timedelta) -> bool:
+            try:
+                async with asyncio.timeout(span.total_seconds()):
+                    await announced.wait()
+            except TimeoutError:
+                return announced.is_set()
+            return True
+
+        pattern = names.ended_pattern(self._project, run)
+        heard = await self._link.connection.listen(pattern, lambda _: announced.set())
+        try:
+            yield wait
+        finally:
+            await self._link.connection.forget(heard)
+
+    async def close(self) -> None:
+        """Stop taking deliveries and let the connection go."""
+        try:
+            await self._pull.close()
+        except BrokerError as failure:
+            _log.info("pull not closed cleanly", error=str(failure))
+        finally:
+            await self._link.connection.close()
+
+
+def _headers(raw: bytes) -> dict[str, str] | Any:
+    """The headers of a stored message: a status line, then `Name: value` lines."""
+    if not raw:
+        return NOTHING
+    lines = raw.decode("utf-8", "replace").split("\r\n")[1:]
+    parted = (line.partition(":") for line in lines if line)
+    return {name.strip(): value.strip() for name, _, value in parted}
+
+
+def _asked(data: bytes) -> tuple[RunKey, str | None] | None:
+    """The question in an ask; `None` if somebody sent something else."""
+    try:
+        asked = json.loads(data)
+        return RunKey(asked["module"], asked["job"], asked["run_id"]), asked.get("claim")
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return None
