@@ -252,6 +252,11 @@ def cancel_pattern(project: str, address: JobAddress) -> str:
     return f"jetjobs.{project}.control.cancel.{_key_prefix(address.module, address.job)}*"
 
 
+def all_cancels(project: str) -> str:
+    """Doorbells of all runs of the project."""
+    return f"jetjobs.{project}.control.cancel.>"
+
+
 def parse_cancel_subject(project: str, subject: str) -> RunKey | None:
     """The run whose doorbell rang; `None` for any other subject."""
     prefix = f"jetjobs.{project}.control.cancel."

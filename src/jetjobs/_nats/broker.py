@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from datetime import datetime, timedelta
 from functools import partial
@@ -75,6 +75,10 @@ class NatsBroker:
         """Monotonic seconds of the last (re)connect; `None` while disconnected."""
         return self._link.connection.connected_since
 
+    async def out_for_everybody(self) -> bool:
+        """While disconnected: whether every known server actively refuses connections."""
+        return await self._link.connection.refused_everywhere()
+
     async def measure_clock(self) -> timedelta:
         """Measure the offset again; of a few slow answers the quickest counts."""
         best: timedelta | None = None
@@ -139,8 +143,15 @@ class NatsBroker:
 
     async def last(self, subject: str) -> Message | None:
         """The newest message on a subject (wildcards allowed), read from the stream's leader."""
+        return await self._read({"last_by_subj": subject})
+
+    async def message(self, sequence: int) -> Message | None:
+        """The message with that sequence, read from the stream's leader; `None` when it has gone."""
+        return await self._read({"seq": sequence})
+
+    async def _read(self, which: dict[str, Any]) -> Message | None:
         try:
-            answer = await self._link.api(f"STREAM.MSG.GET.{self._stream}", {"last_by_subj": subject})
+            answer = await self._link.api(f"STREAM.MSG.GET.{self._stream}", which)
         except NotFound:
             return None
         found: dict[str, Any] = answer["message"]
@@ -183,15 +194,15 @@ class NatsBroker:
         """Tell the hosts of a run, at once and without guarantee, that its record asks for a cancel."""
         self._link.connection.post(names.cancel_subject(self._project, run))
 
-    async def hear_cancels(self, job: JobAddress, on_cancel: Callable[[RunKey], None]) -> None:
-        """Hear the doorbell of a job's runs for as long as the connection is open."""
+    async def hear_cancels(self, on_cancel: Callable[[RunKey], None]) -> None:
+        """Hear the doorbell of all the project's runs for as long as the connection is open."""
 
         def rung(message: Msg) -> None:
             run = names.parse_cancel_subject(self._project, message.subject)
             if run is not None:
                 on_cancel(run)
 
-        await self._link.connection.listen(names.cancel_pattern(self._project, job), rung)
+        await self._link.connection.listen(names.all_cancels(self._project), rung)
 
     def announce_end(self, record: RunRecord) -> None:
         """Tell whoever listens that a run ended."""
@@ -204,7 +215,7 @@ class NatsBroker:
         self._link.connection.post(subject, body.encode())
 
     @asynccontextmanager
-    async def ended(self, run: RunKey) -> AsyncIterator[Callable[[timedelta], Awaitable[bool]]]:
+    async def ended(self, run: RunKey) -> AsyncGenerator[Callable[[timedelta], Awaitable[bool]]]:
         """Listen for one run's end; the value inside waits up to a span and says whether it was announced."""
         announced = asyncio.Event()
 
@@ -233,7 +244,7 @@ class NatsBroker:
             await self._link.connection.close()
 
 
-def _headers(raw: bytes) -> dict[str, str] | Any:
+def _headers(raw: bytes) -> Mapping[str, str]:
     """The headers of a stored message: a status line, then `Name: value` lines."""
     if not raw:
         return NOTHING

@@ -273,8 +273,9 @@ class Provisioner:
 
 
 def _version(config: Mapping[str, Any]) -> int:
-    text = (config.get("metadata") or {}).get(VERSION_KEY, "0")
-    return int(text) if str(text).isdigit() else 0
+    metadata: Mapping[str, str] = config.get("metadata") or {}
+    text = metadata.get(VERSION_KEY, "0")
+    return int(text) if text.isdigit() else 0
 
 
 def _differing(asked: Mapping[str, Any], existing: Mapping[str, Any]) -> list[str]:
