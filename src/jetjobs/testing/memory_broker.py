@@ -210,19 +210,17 @@ class MemoryDelivery:
         return self._message
 
     def ack(self) -> None:
-        """Retire the message and free its slot."""
-        if self._link.connected:
-            self._consumer.ack(self._message.sequence)
+        """Retire the message and free its slot; while disconnected, after the reconnect."""
+        self._link.send(lambda: self._consumer.ack(self._message.sequence), keep=True)
 
     def nak(self, delay: timedelta | None = None) -> None:
-        """Give the delivery back."""
-        if self._link.connected:
-            self._consumer.nak(self._message.sequence, delay.total_seconds() if delay is not None else 0.0)
+        """Give the delivery back, unless disconnected: then the ack wait does it."""
+        seconds = delay.total_seconds() if delay is not None else 0.0
+        self._link.send(lambda: self._consumer.nak(self._message.sequence, seconds))
 
     def term(self, reason: str) -> None:  # noqa: ARG002 - nobody hears advisories in memory
-        """Remove the message for good."""
-        if self._link.connected:
-            self._consumer.ack(self._message.sequence)
+        """Remove the message for good, unless disconnected."""
+        self._link.send(lambda: self._consumer.ack(self._message.sequence))
 
     async def renew(self) -> None:
         """Extend the ack wait."""

@@ -169,6 +169,7 @@ class MemoryLink:
         self.project = project
         self.connected_since: float | None = cluster.clock.monotonic() if cluster.up else None
         self.epoch = 0
+        self._kept: list[Callable[[], object]] = []
         self._cut = False
         self._closed = False
 
@@ -202,7 +203,17 @@ class MemoryLink:
         """Take note that the broker can be reached again, if so."""
         if self.cluster.up and not (self._cut or self._closed or self.connected):
             self.connected_since = self.cluster.clock.monotonic()
+            kept, self._kept = self._kept, []
+            for effect in kept:
+                effect()
             self.project.serve()
+
+    def send(self, effect: Callable[[], object], *, keep: bool = False) -> None:
+        """Have the broker do something without an answer; with `keep`, after the reconnect when it is away now."""
+        if self.connected:
+            effect()
+        elif keep:
+            self._kept.append(effect)
 
     async def call(self, effect: Callable[[], T]) -> T:
         """Have the broker do something, with a turn of the loop on the way there and on the way back."""

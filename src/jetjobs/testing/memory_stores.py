@@ -89,7 +89,7 @@ class MemoryPayloadStore:
     async def put(self, run_id: str, direction: Literal["in", "out"], name: str, data: bytes) -> ClaimCheck:
         """Store bytes in chunks; the same name and bytes again is harmless."""
         if len(data) > self._max_payload:
-            raise PayloadTooLargeError(f"{len(data)} bytes, and at most {self._max_payload} may be stored")
+            raise PayloadTooLargeError(f"{len(data)} bytes, and max_payload allows {self._max_payload}")
         subject = names.payload_subject(self._link.project.name, run_id, direction, name)
         pieces = [data[start : start + _CHUNK] for start in range(0, len(data), _CHUNK)] or [b""]
 

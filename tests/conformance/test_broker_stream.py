@@ -1,0 +1,240 @@
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+
+import pytest
+
+from jetjobs._core import names
+from jetjobs._core.models import JobAddress, Message, Outgoing, RunKey
+from jetjobs._ports import Backend, Broker
+from jetjobs.errors import WrongRevision
+from tests.support.worlds import World, eventually
+
+SEND = JobAddress("billing.invoices", "send")
+RUN = RunKey(*SEND, "r1")
+
+
+@pytest.fixture
+def broker(backend: Backend) -> Broker:
+    return backend.broker
+
+
+def trigger(broker: Broker, run: RunKey = RUN, body: bytes = b"body", **headers: str) -> Outgoing:
+    return Outgoing(names.trigger_subject(broker.project, run), headers, body)
+
+
+def at(instant: datetime) -> str:
+    return "@at " + instant.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def schedule(broker: Broker, instant: datetime, *, run: RunKey = RUN, turn: int = 2, body: bytes = b"body") -> Outgoing:
+    headers = {
+        "Nats-Schedule": at(instant),
+        "Nats-Schedule-Target": names.trigger_subject(broker.project, run),
+        "Nats-TTL": "never",
+        "Jetjobs-Turn": str(turn),
+        "traceparent": "00-abc",
+    }
+    return Outgoing(names.retry_subject(broker.project, run, turn), headers, body)
+
+
+async def come(world: World, broker: Broker, subject: str) -> Message:
+    return await eventually(world, lambda: broker.last(subject))
+
+
+def within(headers: Mapping[str, str], wanted: Mapping[str, str]) -> bool:
+    return wanted.items() <= headers.items()
+
+
+class TestStore:
+    async def test_sequences_rise_and_the_newest_message_is_read_back(self, broker: Broker):
+        headers = {"Jetjobs-Turn": "1", "X-Other": "a b"}
+        first = await broker.store(trigger(broker, body=b"one", **headers))
+        second = await broker.store(trigger(broker, body=b"\0\xfftwo", **headers))
+        assert second > first > 0
+        message = await broker.last(names.trigger_subject(broker.project, RUN))
+        assert message is not None
+        assert (message.data, message.sequence, message.num_delivered) == (b"\0\xfftwo", second, 0)
+        assert message.subject == names.trigger_subject(broker.project, RUN)
+        assert within(message.headers, headers)
+        assert abs(message.stored_at - broker.now()) < timedelta(seconds=2)
+        assert message.stored_at.utcoffset() == timedelta(0)
+
+    async def test_expected_zero_stores_once(self, broker: Broker):
+        first = await broker.store(trigger(broker), expected=0)
+        with pytest.raises(WrongRevision) as lost:
+            await broker.store(trigger(broker), expected=0)
+        assert lost.value.actual == first
+        await broker.store(trigger(broker, RunKey(*SEND, "r2")), expected=0)
+
+    async def test_one_of_many_equal_triggers_is_stored(self, broker: Broker, world: World):
+        other = (await world.connect()).broker
+        tries = [(broker, other)[n % 2].store(trigger(broker), expected=0) for n in range(20)]
+        results = await asyncio.gather(*tries, return_exceptions=True)
+        assert sum(isinstance(result, int) for result in results) == 1
+        assert sum(isinstance(result, WrongRevision) for result in results) == 19
+
+    async def test_an_expected_sequence_is_the_last_one_or_nothing_is_stored(self, broker: Broker):
+        first = await broker.store(trigger(broker))
+        second = await broker.store(trigger(broker), expected=first)
+        for wrong in (first, second + 1, 0):
+            with pytest.raises(WrongRevision):
+                await broker.store(trigger(broker), expected=wrong)
+        message = await broker.last(names.trigger_subject(broker.project, RUN))
+        assert message is not None
+        assert message.sequence == second
+
+    async def test_the_fence_may_lie_on_another_subject(self, broker: Broker):
+        subject = names.trigger_subject(broker.project, RUN)
+        sequence = await broker.store(trigger(broker))
+        later = broker.now() + timedelta(hours=1)
+        stored = await broker.store(schedule(broker, later, turn=2), expected=sequence, expected_on=subject)
+        assert stored > sequence
+        for wrong in (0, sequence + 1):
+            with pytest.raises(WrongRevision):
+                await broker.store(schedule(broker, later, turn=3), expected=wrong, expected_on=subject)
+        assert await broker.last(names.retry_subject(broker.project, RUN, 3)) is None
+        await broker.purge(subject, up_to=sequence)
+        with pytest.raises(WrongRevision):
+            await broker.store(schedule(broker, later, turn=3), expected=sequence, expected_on=subject)
+        await broker.store(schedule(broker, later, turn=3), expected=0, expected_on=subject)
+
+
+class TestLast:
+    async def test_an_empty_subject_has_none(self, broker: Broker):
+        assert await broker.last(names.trigger_subject(broker.project, RUN)) is None
+        assert await broker.last(names.run_schedules(broker.project, RUN)) is None
+
+    async def test_wildcards_give_the_newest_of_all(self, broker: Broker):
+        for job, run_id in (("a", "r1"), ("b", "r1"), ("a", "r2")):
+            await broker.store(trigger(broker, RunKey("m", job, run_id), body=f"{job}{run_id}".encode()))
+        found = await broker.last(names.trigger_id_pattern(broker.project, "r1"))
+        assert found is not None
+        assert found.data == b"br1"
+        assert found.subject == names.trigger_subject(broker.project, RunKey("m", "b", "r1"))
+        later = broker.now() + timedelta(hours=1)
+        for turn in (4, 3):
+            await broker.store(schedule(broker, later, turn=turn, body=str(turn).encode()))
+        for pattern in (
+            names.run_schedules(broker.project, RUN),
+            names.schedule_id_pattern(broker.project, RUN.run_id),
+        ):
+            waiting = await broker.last(pattern)
+            assert waiting is not None
+            assert waiting.data == b"3"
+
+
+class TestPurge:
+    async def test_up_to_a_sequence_and_no_further(self, broker: Broker):
+        subject = names.trigger_subject(broker.project, RUN)
+        sequences = [await broker.store(trigger(broker, body=b"%d" % n)) for n in range(3)]
+        neighbour = trigger(broker, RunKey(*SEND, "r10"))
+        await broker.store(neighbour)
+        assert await broker.purge(subject, up_to=sequences[1]) == 2
+        left = await broker.last(subject)
+        assert left is not None
+        assert left.sequence == sequences[2]
+        assert await broker.purge(subject, up_to=sequences[1]) == 0
+        assert await broker.purge(subject, up_to=sequences[2]) == 1
+        assert await broker.last(subject) is None
+        assert await broker.last(neighbour.subject) is not None
+        await broker.store(trigger(broker), expected=0)
+
+    async def test_a_purged_schedule_never_fires(self, broker: Broker, world: World):
+        soon = broker.now() + timedelta(seconds=0.6)
+        doomed = await broker.store(schedule(broker, soon, turn=2, body=b"doomed"))
+        after = RunKey(*SEND, "after")
+        await broker.store(schedule(broker, soon + timedelta(seconds=0.4), run=after))
+        assert await broker.purge(names.run_schedules(broker.project, RUN), up_to=doomed) == 1
+        await come(world, broker, names.trigger_subject(broker.project, after))
+        assert await broker.last(names.trigger_subject(broker.project, RUN)) is None
+
+
+class TestSchedule:
+    async def test_it_waits_fires_at_its_instant_and_leaves(self, broker: Broker, world: World):
+        instant = broker.now() + timedelta(seconds=0.8)
+        message = schedule(broker, instant, body=b"later")
+        sequence = await broker.store(message, expected=0)
+        waiting = await broker.last(message.subject)
+        assert waiting is not None
+        assert waiting.sequence == sequence
+        assert within(waiting.headers, message.headers)
+        assert await broker.last(message.headers["Nats-Schedule-Target"]) is None
+
+        fired = await come(world, broker, message.headers["Nats-Schedule-Target"])
+        assert fired.data == b"later"
+        assert fired.sequence > sequence
+        wanted = {"Jetjobs-Turn": "2", "traceparent": "00-abc", "Nats-Scheduler": message.subject}
+        assert within(fired.headers, {**wanted, "Nats-Schedule-Next": "purge"})
+        for stripped in ("Nats-Schedule", "Nats-Schedule-Target", "Nats-TTL", "Nats-Rollup"):
+            assert stripped not in fired.headers
+        assert not any(name.startswith("Nats-Expected-") for name in fired.headers)
+        early = timedelta(milliseconds=1)  # the instant was cut to a millisecond
+        assert instant - early <= fired.stored_at < instant + timedelta(seconds=2)
+        assert await broker.last(message.subject) is None
+        await broker.store(message, expected=0)
+
+    async def test_a_past_instant_fires_soon(self, broker: Broker, world: World):
+        message = schedule(broker, broker.now() - timedelta(hours=1))
+        await broker.store(message, expected=0)
+        fired = await come(world, broker, message.headers["Nats-Schedule-Target"])
+        assert fired.data == b"body"
+        assert await broker.last(message.subject) is None
+
+    async def test_expected_zero_finds_the_one_that_waits(self, broker: Broker):
+        message = schedule(broker, broker.now() + timedelta(hours=1))
+        first = await broker.store(message, expected=0)
+        with pytest.raises(WrongRevision) as lost:
+            await broker.store(message, expected=0)
+        assert lost.value.actual == first
+        assert await broker.store(message, expected=first) > first
+
+    async def test_a_second_one_on_its_subject_replaces_the_first(self, broker: Broker, world: World):
+        instant = broker.now() + timedelta(seconds=0.6)
+        await broker.store(schedule(broker, instant, body=b"old"))
+        await broker.store(schedule(broker, instant, body=b"new"))
+        subject = names.trigger_subject(broker.project, RUN)
+        fired = await come(world, broker, subject)
+        assert fired.data == b"new"
+        assert await broker.purge(subject, up_to=fired.sequence) == 1
+        assert await broker.last(names.run_schedules(broker.project, RUN)) is None
+
+    async def test_turns_wait_beside_each_other(self, broker: Broker, world: World):
+        instant = broker.now() + timedelta(seconds=0.4)
+        for turn in (2, 3):
+            await broker.store(schedule(broker, instant, turn=turn), expected=0)
+        subject = names.trigger_subject(broker.project, RUN)
+
+        async def both_fired() -> bool:
+            return await broker.last(names.run_schedules(broker.project, RUN)) is None
+
+        await eventually(world, both_fired)
+        last = await broker.last(subject)
+        assert last is not None
+        assert await broker.purge(subject, up_to=last.sequence) == 2
+
+
+class TestClock:
+    async def test_broker_time_is_the_time_messages_are_stored_at(self, broker: Broker):
+        offset = await broker.measure_clock()
+        assert broker.clock_offset == offset
+        before = broker.now()
+        await broker.store(trigger(broker))
+        message = await broker.last(names.trigger_subject(broker.project, RUN))
+        assert message is not None
+        slack = timedelta(milliseconds=250)
+        assert before - slack <= message.stored_at <= broker.now() + slack
+
+    async def test_connected_since_is_told_until_the_connection_is_closed(self, backend: Backend):
+        assert backend.broker.connected_since is not None
+        await backend.close()
+        assert backend.broker.connected_since is None
+
+
+async def test_ensuring_again_changes_nothing(broker: Broker, world: World):
+    await broker.store(trigger(broker))
+    await (await world.connect()).broker.ensure_project()
+    await broker.ensure_project()
+    assert await broker.last(names.trigger_subject(broker.project, RUN)) is not None

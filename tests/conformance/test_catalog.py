@@ -1,0 +1,93 @@
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from jetjobs._core.models import HostPresence, JobAddress, JobDescriptor
+from jetjobs._ports import Backend, Catalog
+from tests.support.worlds import World, eventually
+
+SEND = JobDescriptor(
+    "billing.invoices",
+    "send",
+    description="Sends one invoice.",
+    max_concurrency=8,
+    timeout=timedelta(minutes=2),
+    payload_schema={"type": "object", "properties": {"id": {"type": "integer"}}},
+    triggers=({"kind": "cron", "line": "0 2 * * *"},),
+    digest="d1",
+)
+
+
+@pytest.fixture
+def catalog(backend: Backend) -> Catalog:
+    return backend.catalog
+
+
+async def test_a_descriptor_is_published_and_found(catalog: Catalog):
+    assert await catalog.job(SEND.address) is None
+    assert await catalog.jobs() == []
+    assert await catalog.describe(SEND) is None
+    assert await catalog.job(SEND.address) == SEND
+    assert await catalog.job(JobAddress("billing", "invoices")) is None
+
+
+async def test_an_equal_descriptor_is_left_alone(catalog: Catalog):
+    await catalog.describe(SEND)
+    assert await catalog.describe(replace(SEND, host_id="another")) is None
+    assert await catalog.job(SEND.address) == SEND
+
+
+async def test_another_descriptor_replaces_and_gives_what_was_there(catalog: Catalog):
+    await catalog.describe(SEND)
+    newer = replace(SEND, max_attempts=5, digest="d2")
+    assert await catalog.describe(newer) == SEND
+    assert await catalog.job(SEND.address) == newer
+
+
+async def test_hosts_that_start_together_agree(catalog: Catalog, world: World):
+    catalogs = [catalog, (await world.connect()).catalog]
+    descriptors = [replace(SEND, digest=f"d{n % 2}", max_attempts=n % 2 + 1) for n in range(8)]
+    await asyncio.gather(*(catalogs[n % 2].describe(descriptor) for n, descriptor in enumerate(descriptors)))
+    found = await catalog.job(SEND.address)
+    assert found in descriptors
+    assert await catalogs[1].jobs() == [found]
+
+
+async def test_jobs_come_by_module_and_job(catalog: Catalog):
+    addresses = [("b", "x"), ("a.b", "x"), ("a", "z"), ("a", "y")]
+    for module, job in addresses:
+        await catalog.describe(replace(SEND, module=module, job=job))
+    assert [tuple(found.address) for found in await catalog.jobs()] == sorted(addresses)
+
+
+def host(backend: Backend, host_id: str) -> HostPresence:
+    at = backend.broker.now().replace(microsecond=0)
+    return HostPresence(host_id, "box", 42, "1.2", at, at, ("billing.send",), 3, {"billing.send": "d1"})
+
+
+async def test_a_host_is_listed_until_it_leaves(catalog: Catalog, backend: Backend):
+    first, second = host(backend, "box.example:1"), host(backend, "h2")
+    for presence in (second, first):
+        await catalog.say(presence, timedelta(seconds=30))
+    assert list(await catalog.hosts()) == [first, second]
+    await catalog.leave(first.host_id)
+    await catalog.leave("never there")
+    assert list(await catalog.hosts()) == [second]
+
+
+async def test_a_host_that_stops_saying_so_goes_by_itself(catalog: Catalog, backend: Backend, world: World):
+    steady, silent = host(backend, "steady"), host(backend, "silent")
+    await catalog.say(silent, timedelta(seconds=1))
+
+    async def silent_is_gone() -> bool:
+        await catalog.say(replace(steady, running=4), timedelta(seconds=1))
+        return [presence.host_id for presence in await catalog.hosts()] == ["steady"]
+
+    await eventually(world, silent_is_gone)
+    assert [presence.running for presence in await catalog.hosts()] == [4]
+    await catalog.say(silent, timedelta(seconds=1))
+    assert len(await catalog.hosts()) == 2

@@ -1,0 +1,175 @@
+"""The two worlds the conformance suite runs in: a broker in memory, and a real nats-server."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from datetime import timedelta
+from typing import Protocol, TypeVar
+
+import pytest
+
+from jetjobs._core import names
+from jetjobs._core.models import ClaimCheck, RunKey
+from jetjobs._ports import Backend, Delivery
+from jetjobs.testing import ManualClock, MemoryCluster, memory_backend
+
+T = TypeVar("T")
+
+ACK_WAIT = timedelta(seconds=1)
+
+
+class World(Protocol):
+    """One project of one broker, and ways to damage what it stores."""
+
+    project: str
+
+    async def connect(self) -> Backend:
+        """Ports over a connection of their own."""
+        ...
+
+    async def elapse(self, seconds: float) -> None:
+        """Let time pass, where its passing is what is tested; to wait for something there is `eventually`."""
+        ...
+
+    async def rest(self) -> None:
+        """Let everything already under way arrive, where that nothing arrives is what is tested."""
+        ...
+
+    async def write_record(self, run: RunKey, data: bytes) -> None: ...
+
+    async def write_chunk(self, claim: ClaimCheck, number: int, data: bytes | None) -> None: ...
+
+    async def close(self) -> None: ...
+
+
+async def eventually(world: World, condition: Callable[[], Awaitable[T | None]], within: float = 8.0) -> T:
+    """The first true value of a condition that is looked at again and again."""
+    steps = int(within / 0.05)
+    for _ in range(steps):
+        value = await condition()
+        if value:
+            return value
+        await world.elapse(0.05)
+    pytest.fail(f"did not happen within {within} s")
+
+
+class Takings:
+    """What a consumption brought, in order."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.deliveries: list[Delivery] = []
+
+    def __call__(self, delivery: Delivery) -> None:
+        self.deliveries.append(delivery)
+
+    def __len__(self) -> int:
+        return len(self.deliveries)
+
+    @property
+    def bodies(self) -> list[bytes]:
+        return [delivery.message.data for delivery in self.deliveries]
+
+    @property
+    def seen(self) -> list[tuple[bytes, int]]:
+        """Body and delivery number of each."""
+        return [(delivery.message.data, delivery.message.num_delivered) for delivery in self.deliveries]
+
+    async def reach(self, count: int) -> list[Delivery]:
+        """Wait until so many have come, and see that no more do."""
+
+        async def enough() -> bool:
+            return len(self.deliveries) >= count
+
+        await eventually(self.world, enough)
+        await self.world.rest()
+        assert len(self.deliveries) == count
+        return self.deliveries
+
+
+class MemoryWorld:
+    """Time moves only in `elapse`."""
+
+    def __init__(self, project: str) -> None:
+        self.project = project
+        self.clock = ManualClock()
+        self.cluster = MemoryCluster(self.clock, ack_wait=ACK_WAIT)
+        self._backends: list[Backend] = []
+
+    async def connect(self) -> Backend:
+        backend = memory_backend(self.cluster, self.project)
+        self._backends.append(backend)
+        return backend
+
+    async def elapse(self, seconds: float) -> None:
+        await self.clock.advance(seconds)
+
+    async def rest(self) -> None:
+        await self.clock.settle()
+
+    async def write_record(self, run: RunKey, data: bytes) -> None:
+        self.cluster.project(self.project).runs.put(run, data)
+
+    async def write_chunk(self, claim: ClaimCheck, number: int, data: bytes | None) -> None:
+        chunks = self.cluster.project(self.project).chunks
+        chunks.pop(f"{claim.subject}.{number}")
+        if data is not None:
+            chunks[f"{claim.subject}.{number}"] = data
+
+    async def close(self) -> None:
+        for backend in self._backends:
+            await backend.close()
+
+
+class NatsWorld:
+    """A project of its own on the server all tests share."""
+
+    def __init__(self, project: str, url: str) -> None:
+        self.project = project
+        self.url = url
+        self._backends: list[Backend] = []
+
+    async def connect(self) -> Backend:
+        from jetjobs._nats import connect_backend
+
+        backend = await connect_backend(self.url, self.project, ack_wait=ACK_WAIT)
+        self._backends.append(backend)
+        return backend
+
+    async def elapse(self, seconds: float) -> None:
+        until = time.monotonic() + seconds
+        await asyncio.sleep(seconds)
+        assert time.monotonic() >= until - 0.02
+
+    async def rest(self) -> None:
+        # Answers come after what the broker sent before them; its deliveries come from a loop of their own.
+        for backend in self._backends:
+            for _ in range(3):
+                await backend.broker.measure_clock()
+        await asyncio.sleep(0.02)
+
+    async def write_record(self, run: RunKey, data: bytes) -> None:
+        await self._publish(names.record_subject(self.project, run), data)
+
+    async def write_chunk(self, claim: ClaimCheck, number: int, data: bytes | None) -> None:
+        import nats
+
+        subject = f"{claim.subject}.{number}"
+        client = await nats.connect(self.url)
+        await client.jetstream().purge_stream(names.payload_stream(self.project), subject=subject)
+        await client.close()
+        if data is not None:
+            await self._publish(subject, data)
+
+    async def _publish(self, subject: str, data: bytes) -> None:
+        import nats
+
+        client = await nats.connect(self.url)
+        await client.jetstream().publish(subject, data)
+        await client.close()
+
+    async def close(self) -> None:
+        for backend in self._backends:
+            await backend.close()
