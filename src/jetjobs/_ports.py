@@ -104,6 +104,14 @@ class Broker(Protocol):
         """Monotonic seconds of the last (re)connect; `None` while disconnected."""
         ...
 
+    async def out_for_everybody(self) -> bool:
+        """While disconnected: whether every known server actively refuses connections.
+
+        Then nobody can be handed this host's deliveries at this moment; a silent or unreachable server
+        proves nothing, because others may reach it.
+        """
+        ...
+
     async def measure_clock(self) -> timedelta:
         """Measure the offset again (STREAM.INFO carries the broker's time)."""
         ...
@@ -147,6 +155,10 @@ class Broker(Protocol):
         """The newest message on a subject (wildcards allowed), read from the stream's leader."""
         ...
 
+    async def message(self, sequence: int) -> Message | None:
+        """The message with that sequence, read from the stream's leader; `None` when it has gone."""
+        ...
+
     async def purge(self, subject: str, *, up_to: int) -> int:
         """Remove a subject's messages with sequences ≤ `up_to`; returns how many went."""
         ...
@@ -163,8 +175,8 @@ class Broker(Protocol):
         """Tell the hosts of a run, at once and without guarantee, that its record asks for a cancel."""
         ...
 
-    async def hear_cancels(self, job: JobAddress, on_cancel: Callable[[RunKey], None]) -> None:
-        """Hear the doorbell of a job's runs for as long as the connection is open."""
+    async def hear_cancels(self, on_cancel: Callable[[RunKey], None]) -> None:
+        """Hear the doorbell of all the project's runs for as long as the connection is open."""
         ...
 
     def announce_end(self, record: RunRecord) -> None:

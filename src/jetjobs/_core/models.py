@@ -38,6 +38,8 @@ class _Nothing(Mapping[str, Any]):
 
 
 NOTHING: Mapping[str, Any] = _Nothing()
+# Bodies up to this size travel in the message and the record; larger ones as a claim check.
+INLINE_LIMIT = 16 * 1024
 
 TriggerKind = Literal["manual", "cron", "every", "event", "delayed", "backfill", "run_now", "retry", "child"]
 
@@ -321,7 +323,6 @@ class Trigger:
     expires_in: timedelta | None = None
     expires_at: datetime | None = None
     payload_schema: str | None = None
-    payload_digest: str | None = None
     traceparent: str | None = None
 
 

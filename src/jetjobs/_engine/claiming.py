@@ -1,0 +1,142 @@
+"""From a delivery to a claimed run, or to its retirement: the loop around `decide`.
+
+Read, decide, act; on a conflict read again; after an unknown answer read again and recognise the own write
+by its claim. Nothing is sent for a delivery whose run turns out to be another's.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING, assert_never
+
+import structlog
+
+from jetjobs._core.delivery import Ack, Action, Ask, DeliveryRules, Drop, Help, ReadAgain, Situation, Write, decide
+from jetjobs._core.models import RunStatus
+from jetjobs.errors import AnswerUnknown, BrokerError, PayloadInvalidError, WrongRevision
+
+if TYPE_CHECKING:
+    from jetjobs._core.models import RunRecord
+    from jetjobs._engine.engine import Engine
+    from jetjobs._engine.held import HeldRun
+    from jetjobs._engine.settling import Settling
+    from jetjobs._ports import Stored
+
+log = structlog.get_logger("jetjobs.engine")
+
+RETURN_DELAYS = (0.25, 1.0, 2.0, 5.0)
+READ_AGAIN_LIMIT = 3
+
+
+class Claiming:
+    """Claims runs of one job."""
+
+    __slots__ = ("_engine", "_rules", "_settling")
+
+    def __init__(self, engine: Engine, rules: DeliveryRules, settling: Settling) -> None:
+        self._engine = engine
+        self._rules = rules
+        self._settling = settling
+
+    async def claim(self, held: HeldRun, stored: Stored | None, digest: str | None) -> bool:
+        """True when the run is claimed and its handler may start; else the delivery was dealt with.
+
+        `stored` is the record if it was read already. A store that can't be reached before any write gives
+        the delivery back, which costs no attempt.
+        """
+        try:
+            return await self._claim(held, stored, digest)
+        except PayloadInvalidError as error:
+            # A record of a newer version, or no record at all: leave it alone, a newer host can read it.
+            log.warning("record_unreadable", run=str(held.key), error=str(error))
+        except BrokerError as error:
+            log.warning("run_given_back", run=str(held.key), error=str(error))
+        held.claim = None
+        self.give_back(held)
+        return False
+
+    def give_back(self, held: HeldRun) -> None:
+        """Nak an unclaimed delivery, later each time."""
+        nth = min(max(held.trigger.num_delivered, 1), len(RETURN_DELAYS)) - 1
+        held.delivery.nak(timedelta(seconds=RETURN_DELAYS[nth]))
+
+    async def _claim(self, held: HeldRun, stored: Stored | None, digest: str | None) -> bool:
+        engine = self._engine
+        claim = engine.new_claim()
+        holds: bool | None = None
+        behind = 0
+        while True:
+            record = stored.record if stored is not None else None
+            situation = self._situation(claim, digest, holds)
+            action = decide(record, held.trigger, situation, rules=self._rules, now=engine.backend.broker.now())
+            if isinstance(action, Ask):
+                holds = await engine.backend.broker.ask_owner(action.host_id, held.key, action.claim)
+                continue
+            if isinstance(action, Write):
+                if await self._write(held, action.record, stored):
+                    return self._written(held, action)
+            elif isinstance(action, ReadAgain):
+                behind += 1
+                if behind > READ_AGAIN_LIMIT:
+                    self.give_back(held)
+                    return False
+            else:
+                await self._leave(held, action)
+                return False
+            stored, holds = await engine.backend.runs.get(held.key), None
+
+    def _situation(self, claim: str, digest: str | None, holds: bool | None) -> Situation:
+        since = self._engine.backend.broker.connected_since
+        age = timedelta(0) if since is None else timedelta(seconds=self._engine.clock.monotonic() - since)
+        return Situation(claim, age, digest, owner_holds=holds)
+
+    async def _write(self, held: HeldRun, record: RunRecord, stored: Stored | None) -> bool:
+        """Create or update; False when somebody else wrote first."""
+        runs = self._engine.backend.runs
+        if record.status is RunStatus.RUNNING:
+            held.claim = record.claim
+        try:
+            revision = await (
+                runs.create(record) if stored is None else runs.update(record, stored.revision, ttl=self._ttl(record))
+            )
+        except WrongRevision:
+            held.claim = None
+            return False
+        except AnswerUnknown:
+            return await self._recognise(held, record)
+        held.record, held.revision = record, revision
+        return True
+
+    def _ttl(self, record: RunRecord) -> timedelta | None:
+        return self._settling.ttl(record) if record.status.is_terminal else None
+
+    async def _recognise(self, held: HeldRun, wanted: RunRecord) -> bool:
+        """Whether the write whose answer was lost stands. Never guesses: waits until the record can be read."""
+        stored = await self._settling.read_until_known(held.key)
+        if stored is None or stored.record.claim != wanted.claim or stored.record.status is not wanted.status:
+            held.claim = None
+            return False
+        held.record, held.revision = stored.record, stored.revision
+        return True
+
+    def _written(self, held: HeldRun, action: Write) -> bool:
+        if action.then == "start":
+            return True
+        held.delivery.ack()
+        self._engine.backend.broker.announce_end(action.record)
+        return False
+
+    async def _leave(self, held: HeldRun, action: Action) -> None:
+        match action:
+            case Ack(why):
+                log.debug("delivery_retired", run=str(held.key), why=why)
+                held.delivery.ack()
+            case Drop(why):
+                log.debug("delivery_dropped", run=str(held.key), why=why)
+            case Help(record):
+                await self._settling.publish_retry(record, held.trigger)
+                held.delivery.ack()
+            case Ask() | Write() | ReadAgain():
+                raise AssertionError(action)
+            case _:
+                assert_never(action)

@@ -1,0 +1,45 @@
+"""What all the loops of one host share: its ports, its settings, the runs in hand, and who it is."""
+
+from __future__ import annotations
+
+import random
+import secrets
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from jetjobs._clock import Clock
+    from jetjobs._engine.held import HeldRuns
+    from jetjobs._engine.slots import Slots
+    from jetjobs._engine.tasks import Tasks
+    from jetjobs._engine.threads import HandlerThreads
+    from jetjobs._ports import Backend
+    from jetjobs.config import HostSettings
+
+
+@dataclass(slots=True)
+class Engine:
+    """One host's engine room. `host_id` is new at every start, so that a restarted host is another owner."""
+
+    backend: Backend
+    settings: HostSettings
+    clock: Clock
+    held: HeldRuns
+    tasks: Tasks
+    threads: HandlerThreads
+    slots: Slots
+    thread_slots: Slots
+    host_id: str
+    version: str | None = None
+    draining: bool = False
+    _claims: int = 0
+    _claim_prefix: str = field(default_factory=lambda: secrets.token_hex(6))
+
+    def new_claim(self) -> str:
+        """A claim no other start has: a random prefix of this host and a counter."""
+        self._claims += 1
+        return f"{self._claim_prefix}{self._claims:x}"
+
+    def roll(self) -> float:
+        """The dice for backoff jitter."""
+        return random.random()  # noqa: S311 - spreads load, guards nothing

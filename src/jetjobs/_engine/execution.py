@@ -1,0 +1,199 @@
+"""One attempt under way: a handler called, told to stop, and its end turned into an ending.
+
+The handler runs in a task or a thread of its own, so that whoever watches it can go on when it doesn't:
+`settled` resolves when the code has ended *or* when it ignored its order to stop for the grace;
+`gone` resolves only when no code of it runs any more. The slot belongs to `gone`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import traceback
+from typing import TYPE_CHECKING, Any, Protocol
+
+from jetjobs._core import codec
+from jetjobs._core.completion import (
+    Cancelled,
+    Ending,
+    Raised,
+    Returned,
+    ShutDown,
+    Skipped,
+    Snoozed,
+    TimedOut,
+)
+from jetjobs._core.durations import duration
+from jetjobs._core.models import Body, RunError
+from jetjobs._core.texts import reason as short
+from jetjobs._core.texts import run_error
+from jetjobs.errors import ConfigError, PayloadError
+from jetjobs.outcomes import Discard, JobInterrupted, RetryAfter, Skip, Snooze
+
+if TYPE_CHECKING:
+    from datetime import timedelta
+
+    from jetjobs._clock import Clock, Timer
+    from jetjobs._core.policy import JobPolicy
+    from jetjobs.context import Journal
+
+
+class Execution(Protocol):
+    """A handler under way."""
+
+    settled: asyncio.Future[None]
+    gone: asyncio.Future[None]
+
+    def stop(self, reason: str) -> None:
+        """Order the handler to stop. The first reason stays, but `fenced` overrides the others."""
+        ...
+
+    def ending(self) -> Ending:
+        """How it ended, or what its order to stop makes of it while it hasn't."""
+        ...
+
+
+class Verdict:
+    """Turns what came out of a handler into an ending, given the policy and the order to stop, if any."""
+
+    __slots__ = ("_policy", "journal")
+
+    def __init__(self, policy: JobPolicy, journal: Journal) -> None:
+        self._policy = policy
+        self.journal = journal
+
+    def returned(self, value: Any) -> Ending:
+        """The ending of a handler that returned `value`."""
+        late = self.journal.cancel_reason == "timeout"
+        if value is None:
+            return Returned(late=True) if late else _NOTHING_RETURNED
+        try:
+            data = codec.encode(value, path="result")
+        except PayloadError as error:
+            return Raised(run_error(type(error).__name__, f"result not serialisable: {error}"), again=False)
+        return Returned(Body(data), late=late)
+
+    def raised(self, error: BaseException) -> Ending:
+        """The ending of a handler that raised."""
+        reason = self.journal.cancel_reason
+        if reason is not None and not isinstance(error, Skip):
+            return self.stopped(reason, error)
+        match error:
+            case Skip(reason=text):
+                return Skipped(short(str(text)))
+            case Discard(reason=text):
+                return Raised(run_error("Discard", str(text)), again=False)
+            case Snooze(delay=delay):
+                return self._delayed(delay, error)
+            case RetryAfter(delay=delay, reason=text):
+                return self._delayed(delay, error, text)
+            case _:
+                return Raised(describe(error), again=self._again(error))
+
+    def _again(self, error: BaseException) -> bool:
+        return isinstance(error, self._policy.retry_on) and not isinstance(error, self._policy.discard_on)
+
+    def _delayed(self, delay: timedelta | float | str, error: BaseException, text: str = "") -> Ending:
+        try:
+            span = duration(delay, f"the delay of {type(error).__name__}")
+        except ConfigError as wrong:
+            return Raised(run_error(type(wrong).__name__, str(wrong)), again=False)
+        if isinstance(error, Snooze):
+            return Snoozed(span)
+        return Raised(run_error("RetryAfter", str(text)), after=span)
+
+    def stopped(self, reason: str, error: BaseException | None = None) -> Ending:
+        """The ending of a handler that was ordered to stop, whatever it raised on its way out."""
+        ordered = error is None or isinstance(error, asyncio.CancelledError | JobInterrupted)
+        detail = "" if ordered else f"; while stopping: {describe(error)}"
+        match reason:
+            case "timeout":
+                limit = self._policy.timeout
+                seconds = f" after {limit.total_seconds():g} s" if limit is not None else ""
+                return TimedOut(run_error("TimedOut", f"timed out{seconds}{detail}"))
+            case "shutdown":
+                return ShutDown(run_error("HostShutdown", f"its host was shut down{detail}"))
+            case _:
+                return Cancelled()
+
+
+_NOTHING_RETURNED = Returned()
+
+
+def describe(error: BaseException | None) -> RunError:
+    """Class, text and traceback of an exception, each cut to size; hostile `__str__`s get a fallback text."""
+    if error is None:
+        return RunError("Unknown")
+    try:
+        message = str(error)
+    except BaseException as worse:  # noqa: BLE001 - the user's exception class is the user's code
+        message = f"<its text can't be shown: {type(worse).__name__}>"
+    try:
+        lines = traceback.format_exception(type(error), error, error.__traceback__, limit=40)
+        text = "".join(lines)
+    except BaseException as worse:  # noqa: BLE001
+        text = f"<its traceback can't be shown: {type(worse).__name__}>"
+    return run_error(type(error).__name__, message, text)
+
+
+class TaskExecution:
+    """An `async def` handler in a task of its own."""
+
+    __slots__ = ("_clock", "_ending", "_grace", "_loop", "_pid", "_task", "_timer", "_verdict", "gone", "settled")
+
+    def __init__(self, verdict: Verdict, grace: float, clock: Clock) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._clock = clock
+        self._verdict = verdict
+        self._grace = grace
+        self._pid = os.getpid()
+        self._ending: Ending | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._timer: Timer | None = None
+        self.settled: asyncio.Future[None] = self._loop.create_future()
+        self.gone = self.settled
+
+    def start(self, task: asyncio.Task[None]) -> None:
+        """Watch the task that runs `call`."""
+        self._task = task
+
+    async def call(self, coroutine: Any) -> None:
+        """Await the handler's coroutine and keep how it ended. Raises nothing, whatever the handler does."""
+        try:
+            ending = self._verdict.returned(await coroutine)
+        except BaseException as error:  # noqa: BLE001 - the fence around a user's handler
+            ending = self._verdict.raised(error)
+        if os.getpid() != self._pid:
+            os._exit(0)  # A fork inside the handler: the child must not finish its parent's run.
+        self._ending = ending
+        if self._timer is not None:
+            self._timer.cancel()
+        if not self.gone.done():
+            self.gone.set_result(None)
+
+    def stop(self, reason: str) -> None:
+        """Cancel the handler's task, and again every grace for as long as it swallows that."""
+        journal = self._verdict.journal
+        if journal.cancel_reason is None or reason == "fenced":
+            journal.cancel_reason = reason
+        if self._timer is None:
+            self._cancel()
+
+    def _cancel(self) -> None:
+        if self._task is None or self._task.done():
+            return
+        self._task.cancel()
+        self._timer = self._clock.call_later(self._grace, self._ignored)
+
+    def _ignored(self) -> None:
+        if self.gone is self.settled:
+            self.gone = self._loop.create_future()
+        if not self.settled.done():
+            self.settled.set_result(None)
+        self._cancel()
+
+    def ending(self) -> Ending:
+        """How it ended, or what its order to stop makes of it while it hasn't."""
+        if self._ending is not None:
+            return self._ending
+        return self._verdict.stopped(self._verdict.journal.cancel_reason or "cancel")

@@ -1,0 +1,174 @@
+"""The order in which a host starts and stops, over ports only.
+
+Start: claims to be judged need consumers and descriptors first, and asks must be answered before the first run is
+held. Stop is the reverse, with one addition: running handlers get the drain time, are then told to stop, and
+what ignores that is left to redelivery.
+"""
+
+from __future__ import annotations
+
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+import structlog
+
+from jetjobs._engine.engine import Engine
+from jetjobs._engine.heartbeat import Heartbeat, Renewal
+from jetjobs._engine.held import HeldRuns
+from jetjobs._engine.hosted import host_job
+from jetjobs._engine.presence import Presence
+from jetjobs._engine.reaper import Reaper
+from jetjobs._engine.runner import Runner
+from jetjobs._engine.service import Service
+from jetjobs._engine.slots import Slots
+from jetjobs._engine.tasks import Tasks, in_batches
+from jetjobs._engine.threads import HandlerThreads
+from jetjobs.errors import BrokerError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from jetjobs._clock import Clock
+    from jetjobs._core.models import JobDescriptor
+    from jetjobs._ports import Backend
+    from jetjobs.config import HostSettings
+    from jetjobs.job import Job
+    from jetjobs.module import Module
+
+log = structlog.get_logger("jetjobs.engine")
+
+CLOCK_WARNING = timedelta(seconds=1)
+AFTER_INTERRUPT = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """A module and those of its jobs that this host runs."""
+
+    module: Module
+    jobs: tuple[Job[Any, Any], ...]
+
+
+class Hosting:
+    """One host's life between `start` and `close`."""
+
+    def __init__(
+        self,
+        backend: Backend,
+        served: Sequence[Served],
+        settings: HostSettings,
+        *,
+        clock: Clock,
+        host_id: str,
+        version: str | None,
+    ) -> None:
+        self._served = served
+        self._states = AsyncExitStack()
+        self._runners: list[Runner] = []
+        self.engine = Engine(
+            backend=backend,
+            settings=settings,
+            clock=clock,
+            held=HeldRuns(),
+            tasks=Tasks(),
+            threads=HandlerThreads(),
+            slots=Slots(settings.capacity),
+            thread_slots=Slots(settings.threads),
+            host_id=host_id,
+            version=version,
+        )
+        self.presence = Presence(self.engine, self._descriptors())
+        self._services = self._loops()
+
+    def _loops(self) -> list[Service]:
+        engine, clock = self.engine, self.engine.clock
+        renewal, self._heartbeat, reaper = Renewal(engine), Heartbeat(engine), Reaper(engine)
+        upkeep = engine.settings.upkeep_every.total_seconds()
+        return [
+            Service("renewal", renewal.one_pass, renewal.interval, clock=clock),
+            Service("heartbeat", self._heartbeat.one_pass, self._heartbeat.interval, clock=clock),
+            Service("presence", self.presence.one_pass, self.presence.interval, clock=clock),
+            Service("clock", self._measure_clock, min(upkeep, 60.0), clock=clock),
+            Service("reaper", reaper.one_pass, upkeep, clock=clock, at_once=True),
+        ]
+
+    def _descriptors(self) -> list[JobDescriptor]:
+        return [
+            job.descriptor(self.engine.version, self.engine.host_id) for served in self._served for job in served.jobs
+        ]
+
+    async def prepare(self, *, update: bool) -> None:
+        """Make stream, buckets, consumers and descriptors exist; nothing is taken or scheduled."""
+        broker = self.engine.backend.broker
+        await broker.ensure_project()
+        jobs = [job for served in self._served for job in served.jobs]
+        await in_batches(broker.ensure_consumer(job.address, job.policy.max_concurrency, update=update) for job in jobs)
+        await self.presence.describe()
+
+    async def start(self) -> None:
+        """Serve."""
+        engine = self.engine
+        for served in self._served:
+            state = await self._states.enter_async_context(served.module.open_state())
+            for job in served.jobs:
+                if job.policy.timeout is None:
+                    log.warning("job_without_timeout", job=str(job.address))
+                self._runners.append(Runner(engine, host_job(engine, served.module, job, state)))
+        await self._measure_clock()
+        await engine.backend.broker.answer_asks(engine.host_id, engine.held.holds)
+        await engine.backend.broker.hear_cancels(self._heartbeat.heard_cancel)
+        await self.presence.compare()
+        for service in self._services:
+            service.start()
+        await in_batches(runner.start() for runner in self._runners)
+        log.info("host_started", host=engine.host_id, jobs=len(self._runners), project=engine.backend.broker.project)
+
+    async def _measure_clock(self) -> None:
+        offset = await self.engine.backend.broker.measure_clock()
+        if abs(offset) > CLOCK_WARNING:
+            log.warning("clock_differs_from_broker", offset_s=round(offset.total_seconds(), 3))
+
+    @property
+    def died(self) -> BaseException | None:
+        """What ended a loop against its will, if anything did."""
+        return next((error for service in self._services if (error := service.died) is not None), None)
+
+    async def close(self) -> bool:
+        """Take nothing more, drain, interrupt, let go; False when a handler still runs."""
+        engine = self.engine
+        engine.draining = True
+        for runner in self._runners:
+            await runner.stop()
+        ended = await self._drain()
+        for service in self._services:
+            await service.stop()
+        await engine.tasks.cancel_all()
+        engine.threads.close()
+        try:
+            await self.presence.leave()
+        except BrokerError as error:
+            log.debug("presence_not_removed", error=str(error))
+        await self._states.aclose()
+        return ended
+
+    async def _drain(self) -> bool:
+        """Wait for running handlers, then tell them to stop; every run gets its job's own drain time or the host's."""
+        engine = self.engine
+        clock, began = engine.clock, engine.clock.monotonic()
+        default = engine.settings.drain
+        patience = {runner.hosted.address: runner.hosted.job.policy.drain for runner in self._runners}
+        timers = []
+        for held in engine.held:
+            drain = patience.get(held.key.address)
+            left = (default if drain is None else drain).total_seconds() - (clock.monotonic() - began)
+            timers.append(clock.call_later(max(left, 0.0), lambda held=held: held.stop("shutdown")))
+        longest = max([default, *(drain for drain in patience.values() if drain is not None)]).total_seconds()
+        grace = 2 * engine.settings.interrupt_grace.total_seconds() + AFTER_INTERRUPT
+        ended = await engine.tasks.wait_idle(longest + grace)
+        for timer in timers:
+            timer.cancel()
+        if not ended:
+            log.error("handlers_left_behind", runs=[str(held.key) for held in engine.held])
+        return ended

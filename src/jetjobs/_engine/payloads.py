@@ -1,0 +1,45 @@
+"""From a trigger's body to the value a handler gets, before the run is claimed.
+
+Payloads are fetched, decoded and validated first, so that a payload of a newer release can go back to the queue
+for a newer host, and a store that is away costs no attempt.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from jetjobs._core import codec
+from jetjobs.errors import PayloadInvalidError
+
+if TYPE_CHECKING:
+    from jetjobs._core.models import Body
+    from jetjobs._ports import PayloadStore
+    from jetjobs.job import Job
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """The value for the handler, or why there is none; `digest` is of the decoded payload."""
+
+    value: Any = None
+    digest: str | None = None
+    refused: PayloadInvalidError | None = None
+
+
+async def prepare(job: Job[Any, Any], body: Body | None, payloads: PayloadStore) -> Prepared:
+    """Fetch, decode, validate.
+
+    Raises:
+        BrokerError: the payload store can't be reached; nothing is known about the payload.
+    """
+    digest: str | None = None
+    try:
+        value = None
+        if body is not None:
+            data = body.data if body.claim is None else await payloads.get(body.claim)
+            value = codec.decode(data, body.encoding)
+            digest = codec.digest(value)
+        return Prepared(job.parse_payload(value), digest)
+    except PayloadInvalidError as error:
+        return Prepared(digest=digest, refused=error)

@@ -1,0 +1,78 @@
+"""Says that this host lives and what it runs, and warns where another live host says otherwise."""
+
+from __future__ import annotations
+
+import os
+import socket
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+import structlog
+
+from jetjobs._core.models import HostPresence
+from jetjobs._engine.tasks import in_batches
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from jetjobs._core.models import JobDescriptor
+    from jetjobs._engine.engine import Engine
+
+log = structlog.get_logger("jetjobs.engine")
+
+SAY_EVERY = 10.0
+TTL = timedelta(seconds=35)
+
+
+class Presence:
+    """One host's entry in the catalog, said again every ten seconds and gone by itself after three missed ones."""
+
+    interval = SAY_EVERY
+
+    def __init__(self, engine: Engine, descriptors: Sequence[JobDescriptor]) -> None:
+        self._engine = engine
+        self._descriptors = tuple(descriptors)
+        self._started_at = engine.backend.broker.now()
+        self._hostname = socket.gethostname()
+        self._warned: set[str] = set()
+
+    def _presence(self) -> HostPresence:
+        engine = self._engine
+        return HostPresence(
+            host_id=engine.host_id,
+            hostname=self._hostname,
+            pid=os.getpid(),
+            version=engine.version,
+            started_at=self._started_at,
+            seen_at=engine.backend.broker.now(),
+            jobs=tuple(str(descriptor.address) for descriptor in self._descriptors),
+            running=len(engine.held),
+            descriptors={str(descriptor.address): descriptor.digest for descriptor in self._descriptors},
+            draining=engine.draining,
+        )
+
+    async def one_pass(self) -> None:
+        """Say it."""
+        await self._engine.backend.catalog.say(self._presence(), TTL)
+
+    async def describe(self) -> None:
+        """Publish the descriptors that differ, then the presence, and compare with the hosts that live."""
+        catalog = self._engine.backend.catalog
+        await in_batches(catalog.describe(descriptor) for descriptor in self._descriptors)
+        await self.one_pass()
+        await self.compare()
+
+    async def compare(self) -> None:
+        """Warn once per job that a live host of the same version declares differently."""
+        mine = {str(descriptor.address): descriptor.digest for descriptor in self._descriptors}
+        for host in await self._engine.backend.catalog.hosts():
+            if host.host_id == self._engine.host_id or host.version != self._engine.version:
+                continue
+            for job, digest in host.descriptors.items():
+                if job in mine and mine[job] != digest and job not in self._warned:
+                    self._warned.add(job)
+                    log.warning("job_declared_differently", job=job, other_host=host.host_id, version=host.version)
+
+    async def leave(self) -> None:
+        """Take the entry away."""
+        await self._engine.backend.catalog.leave(self._engine.host_id)

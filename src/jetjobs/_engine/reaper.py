@@ -1,0 +1,86 @@
+"""Ends the runs whose hosts are gone for good and that nothing will ever redeliver.
+
+Every host reaps; the compare-and-set lets exactly one of them end a run. Runs in hand here are never touched.
+A RETRYING run's message may be on its way from schedule to trigger, so the trigger is read, then the schedule,
+then the trigger again: only a message that exists nowhere is missed by all three.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import structlog
+
+from jetjobs._core import names
+from jetjobs._core.reaping import ReapingRules, doubt, reap_running, reap_waiting
+from jetjobs.errors import BrokerError, WrongRevision
+
+if TYPE_CHECKING:
+    from jetjobs._core.models import RunKey, RunRecord
+    from jetjobs._engine.engine import Engine
+    from jetjobs._ports import Stored
+
+log = structlog.get_logger("jetjobs.engine")
+
+
+class Reaper:
+    """Looks through all records for runs that nobody will end."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        lost_after = engine.settings.lost_after
+        self._rules = ReapingRules(lost_after=lost_after, retry_slack=lost_after)
+
+    async def one_pass(self) -> None:
+        """Look at every record once."""
+        engine = self._engine
+        async for stored in engine.backend.runs.scan():
+            record = stored.record
+            if record.status.is_terminal or record.run_key in engine.held:
+                continue
+            if doubt(record, self._rules, engine.backend.broker.now()) != "fine":
+                await self._look_into(record.run_key)
+
+    async def _look_into(self, run: RunKey) -> None:
+        engine = self._engine
+        try:
+            stored = await engine.backend.runs.get(run)  # The scan may be late; what decides a write may not.
+            if stored is None or run in engine.held:
+                return
+            ended = await self._ended(stored)
+            if ended is not None:
+                await engine.backend.runs.update(ended, stored.revision)
+                log.warning("run_reaped", run=str(run), status=ended.status.value)
+                engine.backend.broker.announce_end(ended)
+        except WrongRevision:
+            return
+        except BrokerError as error:
+            log.warning("run_not_reaped", run=str(run), error=str(error))
+
+    async def _ended(self, stored: Stored) -> RunRecord | None:
+        record, broker = stored.record, self._engine.backend.broker
+        match doubt(record, self._rules, broker.now()):
+            case "owner":
+                there = await self._owner_message_there(record)
+                owner = record.owner
+                holds = owner is not None and await broker.ask_owner(owner.host_id, record.run_key, record.claim)
+                return reap_running(record, broker.now(), owner_message_there=there, owner_holds=holds)
+            case "retry":
+                return reap_waiting(record, broker.now(), anything_there=await self._anything_there(record.run_key))
+            case "fine":
+                return None
+
+    async def _owner_message_there(self, record: RunRecord) -> bool:
+        broker = self._engine.backend.broker
+        if record.owner is None:
+            return False
+        message = await broker.message(record.owner.sequence)
+        return message is not None and record.owner.is_message(message.sequence, message.stored_at)
+
+    async def _anything_there(self, run: RunKey) -> bool:
+        broker = self._engine.backend.broker
+        trigger = names.trigger_subject(broker.project, run)
+        for subject in (trigger, names.run_schedules(broker.project, run), trigger):
+            if await broker.last(subject) is not None:
+                return True
+        return False

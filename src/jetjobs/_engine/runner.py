@@ -1,0 +1,321 @@
+"""One job's deliveries on one host: taken, claimed, executed, settled; one slot each.
+
+::
+
+    delivery ─▶ read the message ─▶ prepare the payload ─▶ claim (decide, write) ─▶ execute ─▶ save ─▶ ack ─▶ slot
+                     │                    │                     │                      │
+                     ▼                    ▼                     ▼                      ▼
+               not a trigger:       newer schema:        not this host's:      not mine any more:
+               FAILED or TERM       back to the queue    ack, drop, ask        silent
+
+The slot is the handler's code: it is free again only when no code of the attempt runs any more, whatever the record
+says. A handler that ignores its order to stop therefore keeps its slot and its message, and its
+outcome is saved at once when it is terminal; RETRYING waits until the code has gone, or two attempts could live
+side by side.
+
+A delivery whose run this process already holds is dropped without a word, and so is everything about a run that
+turns out to be somebody else's: the broker applies acks, naks and renewals of an old delivery to the new one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+import structlog
+
+from jetjobs._core import headers
+from jetjobs._core.completion import Ending, Raised
+from jetjobs._core.lifecycle import Event, begin
+from jetjobs._core.models import BadTrigger, RunKey, RunRecord, RunStatus
+from jetjobs._core.texts import run_error
+from jetjobs._engine.claiming import Claiming
+from jetjobs._engine.execution import TaskExecution, Verdict
+from jetjobs._engine.held import HeldRun
+from jetjobs._engine.payloads import Prepared, prepare
+from jetjobs._engine.settling import Settling
+from jetjobs._engine.threads import ThreadExecution
+from jetjobs.context import JobContext, Journal
+from jetjobs.errors import BrokerError, PayloadInvalidError, WrongRevision
+
+if TYPE_CHECKING:
+    from jetjobs._core.models import Trigger
+    from jetjobs._engine.engine import Engine
+    from jetjobs._engine.hosted import HostedJob
+    from jetjobs._engine.slots import Slots
+    from jetjobs._ports import Consumption, Delivery
+
+log = structlog.get_logger("jetjobs.engine")
+
+BUSY_DELAY = timedelta(seconds=1)
+OTHER_SCHEMA_DELAY = timedelta(seconds=2)
+
+
+class Runner:
+    """Runs one job on this host. Made and used on the event loop's thread."""
+
+    __slots__ = ("_ack_wait", "_claiming", "_consumption", "_engine", "_grace", "_project", "_settling", "_timeout", "hosted")
+
+    def __init__(self, engine: Engine, hosted: HostedJob) -> None:
+        self._engine = engine
+        self.hosted = hosted
+        self._settling = Settling(engine, hosted.job.policy)
+        self._claiming = Claiming(engine, hosted.rules, self._settling)
+        self._consumption: Consumption | None = None
+        self._project = engine.backend.broker.project
+        self._ack_wait = engine.settings.ack_wait.total_seconds()
+        self._grace = engine.settings.interrupt_grace.total_seconds()
+        timeout = hosted.job.policy.timeout
+        self._timeout = None if timeout is None else timeout.total_seconds()
+
+    async def start(self) -> None:
+        """Begin to take deliveries, as many at once as the job's limit."""
+        self._consumption = await self._engine.backend.broker.consume(self.hosted.address, self.on_delivery)
+        self._consumption.allow(self.hosted.job.policy.max_concurrency)
+
+    async def stop(self) -> None:
+        """Take nothing more. What runs goes on."""
+        if self._consumption is not None:
+            await self._consumption.stop()
+
+    def on_delivery(self, delivery: Delivery) -> None:
+        """Serve a delivery; returns at once."""
+        engine = self._engine
+        if engine.draining:
+            delivery.nak()
+        elif not engine.slots.take():
+            self._wait_for(engine.slots, delivery)
+        elif not self.hosted.job.is_async and not engine.thread_slots.take():
+            engine.slots.give_back()
+            self._wait_for(engine.thread_slots, delivery)
+        else:
+            engine.tasks.start(self._serve(delivery))
+
+    def _wait_for(self, slots: Slots, delivery: Delivery) -> None:
+        """Give a delivery back that this host has no room for, and ask for the next when it has."""
+        log.warning("host_is_full", job=str(self.hosted.address), limit=slots.limit)
+        delivery.nak(BUSY_DELAY)
+        slots.when_free(self._allow_one)
+
+    def _allow_one(self) -> None:
+        if self._consumption is not None and not self._engine.draining:
+            self._consumption.allow(1)
+
+    async def _serve(self, delivery: Delivery) -> None:
+        try:
+            found = headers.read_trigger(self._project, delivery.message)
+            if isinstance(found, BadTrigger):
+                await self._reject(delivery, found)
+                return
+            held = HeldRun(found.key, found, delivery, self._engine.clock.monotonic())
+            if not self._engine.held.take(held):
+                return
+            try:
+                await self._run(held, found)
+            finally:
+                self._engine.held.release(held)
+        finally:
+            if not self.hosted.job.is_async:
+                self._engine.thread_slots.give_back()
+            self._engine.slots.give_back()
+            self._allow_one()
+
+    async def _run(self, held: HeldRun, trigger: Trigger) -> None:
+        prepared = await self._claim(held, trigger)
+        if prepared is None or not await self._still_mine_after_a_delay(held):
+            return
+        if prepared.refused is not None:
+            ending: Ending = Raised(run_error(type(prepared.refused).__name__, str(prepared.refused)), again=False)
+            await self._finish(held, ending)
+            return
+        await self._execute(held, prepared.value)
+
+    # ---------------------------------------------------------------- claim
+
+    async def _claim(self, held: HeldRun, trigger: Trigger) -> Prepared | None:
+        """The prepared payload of a run that is now this host's, or `None`."""
+        backend = self._engine.backend
+        try:
+            # A redelivery has a record more often than not, and its payload is the record's business.
+            again = trigger.num_delivered > 1 or trigger.turn > 1
+            stored = await backend.runs.get(held.key) if again else None
+            body = trigger.body if stored is None else stored.record.payload_body
+            prepared = await prepare(self.hosted.job, body, backend.payloads)
+        except (BrokerError, PayloadInvalidError) as error:
+            log.warning("run_given_back", run=str(held.key), error=str(error))
+            self._claiming.give_back(held)
+            return None
+        if prepared.refused is not None and stored is None and self._is_for_another_release(trigger):
+            held.delivery.nak(OTHER_SCHEMA_DELAY)
+            return None
+        if self._engine.draining:
+            held.delivery.nak()
+            return None
+        claimed = await self._claiming.claim(held, stored, prepared.digest)
+        return prepared if claimed else None
+
+    def _is_for_another_release(self, trigger: Trigger) -> bool:
+        theirs = trigger.payload_schema
+        if theirs is None or theirs == self.hosted.job.payload_schema_digest:
+            return False
+        deadline = trigger.start_deadline
+        return deadline is None or self._engine.backend.broker.now() < deadline
+
+    async def _still_mine_after_a_delay(self, held: HeldRun) -> bool:
+        """True at once when the claim was quick; else renew and read again before the handler is called."""
+        clock = self._engine.clock
+        while clock.monotonic() - held.confirmed_at > self._ack_wait / 3:
+            began = clock.monotonic()
+            try:
+                await held.delivery.renew()
+                stored = await self._engine.backend.runs.get(held.key)
+            except BrokerError as error:
+                log.warning("claim_not_confirmed", run=str(held.key), error=str(error))
+                await clock.sleep(1)
+                continue
+            if stored is None or stored.record.claim != held.claim or stored.record.status is not RunStatus.RUNNING:
+                return False
+            held.record, held.revision, held.confirmed_at = stored.record, stored.revision, began
+        return True
+
+    # -------------------------------------------------------------- execute
+
+    async def _execute(self, held: HeldRun, payload: Any) -> None:
+        engine = self._engine
+        record = held.record
+        if record is None:
+            return
+        journal = held.journal = Journal()
+        held.earlier_logs = record.logs
+        context = JobContext(
+            record,
+            payload=payload,
+            state=self.hosted.state,
+            journal=journal,
+            clock_now=engine.backend.broker.now,
+        )
+        verdict = Verdict(self.hosted.job.policy, journal)
+        held.beat_at = engine.clock.monotonic()
+        execution = self._start_async(verdict, context) if self.hosted.job.is_async else self._start_thread(verdict, context)
+        held.execution = execution
+        timer = None
+        if self._timeout is not None:
+            timer = engine.clock.call_later(self._timeout, lambda: held.stop("timeout"))
+        if record.cancel_asked:
+            held.stop("cancel")
+        try:
+            await execution.settled
+            await self._end(held)
+        finally:
+            if timer is not None:
+                timer.cancel()
+
+    def _start_async(self, verdict: Verdict, context: JobContext[Any]) -> TaskExecution:
+        execution = TaskExecution(verdict, self._grace, self._engine.clock)
+        execution.start(self._engine.tasks.start(execution.call(self._invoke_async(context))))
+        return execution
+
+    def _start_thread(self, verdict: Verdict, context: JobContext[Any]) -> ThreadExecution:
+        execution = ThreadExecution(verdict, self._grace, clock=self._engine.clock, threads=self._engine.threads)
+        loop = asyncio.get_running_loop()
+        execution.start(lambda: self._invoke_plain(context, loop))
+        return execution
+
+    async def _invoke_async(self, context: JobContext[Any]) -> Any:
+        hosted = self.hosted
+        if not hosted.module.has_hooks:
+            return await hosted.job.invoke(context, context.payload)
+        await hosted.module.run_before(context)
+        try:
+            value = await hosted.job.invoke(context, context.payload)
+        except BaseException as error:
+            await hosted.module.run_after(context, error)
+            raise
+        await hosted.module.run_after(context, None)
+        return value
+
+    def _invoke_plain(self, context: JobContext[Any], loop: asyncio.AbstractEventLoop) -> Any:
+        """In the handler's thread. Hooks run on the event loop, where the module's state was made."""
+        hosted = self.hosted
+        if not hosted.module.has_hooks:
+            return hosted.job.invoke(context, context.payload)
+        module = hosted.module
+        asyncio.run_coroutine_threadsafe(module.run_before(context), loop).result()
+        try:
+            value = hosted.job.invoke(context, context.payload)
+        except BaseException as error:
+            asyncio.run_coroutine_threadsafe(module.run_after(context, error), loop).result()
+            raise
+        asyncio.run_coroutine_threadsafe(module.run_after(context, None), loop).result()
+        return value
+
+    # --------------------------------------------------------------- finish
+
+    async def _end(self, held: HeldRun) -> None:
+        """Settle an attempt whose code ended, or ignored its order to stop for the grace."""
+        execution = held.execution
+        if execution is None:
+            return
+        if not execution.gone.done():
+            log.error("handler_ignores_stop", run=str(held.key))
+            if held.fenced or not self._settling.decide(held, execution.ending()).status.is_terminal:
+                await execution.gone
+        await self._finish(held, execution.ending())
+
+    async def _finish(self, held: HeldRun, ending: Ending) -> None:
+        """Save, publish the retry if that is what it becomes, wait for the code to be gone, ack."""
+        held.ending = True
+        if held.beat is not None:
+            await asyncio.wait([held.beat])
+        if held.fenced:
+            log.warning("run_lost_to_another_host", run=str(held.key))
+            await self._gone(held)
+            return
+        saved = await self._settling.save(held, ending)
+        if saved is not None and saved.status is RunStatus.RETRYING:
+            await self._settling.publish_retry(saved, held.trigger)
+        elif saved is not None:
+            self._engine.backend.broker.announce_end(saved)
+        await self._gone(held)
+        if saved is not None:
+            held.delivery.ack()
+        else:
+            log.warning("run_lost_to_another_host", run=str(held.key))
+
+    async def _gone(self, held: HeldRun) -> None:
+        if held.execution is not None and not held.execution.gone.done():
+            await held.execution.gone
+
+    # --------------------------------------------------------------- reject
+
+    async def _reject(self, delivery: Delivery, bad: BadTrigger) -> None:
+        """Retire a message nobody can run: with a FAILED record when it names a run, else with TERM."""
+        log.warning("bad_trigger", subject=delivery.message.subject[:200], reason=bad.reason)
+        if bad.key is None:
+            delivery.term(bad.reason)
+            return
+        try:
+            await self._engine.backend.runs.create(self._rejected(bad, bad.key))
+        except WrongRevision:
+            pass  # The id has a record already; this message adds nothing to it.
+        except BrokerError as error:
+            log.warning("run_given_back", run=str(bad.key), error=str(error))
+            delivery.nak(BUSY_DELAY)
+            return
+        delivery.ack()
+
+    def _rejected(self, bad: BadTrigger, key: RunKey) -> RunRecord:
+        now = self._engine.backend.broker.now()
+        record = RunRecord(
+            run_id=key.run_id,
+            module=key.module,
+            job=key.job,
+            status=RunStatus.FAILED,
+            error=run_error("BadTrigger", bad.reason),
+            fired_at=bad.stored_at,
+            created_at=bad.stored_at,
+            finished_at=now,
+            version=self._engine.version,
+        )
+        return begin(Event.FAIL, record)

@@ -1,0 +1,182 @@
+"""Plain functions in threads: reused, interruptible, and never a reason for the process to stay.
+
+A thread that is stuck in C code can't be stopped from outside; it keeps its slot until it returns, and because these
+are daemon threads the process can end without it. `JobInterrupted` is raised in a thread with
+`PyThreadState_SetAsyncExc`, which takes effect at the thread's next bytecode.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import os
+import queue
+import threading
+from typing import TYPE_CHECKING, Any
+
+from jetjobs.outcomes import JobInterrupted
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from jetjobs._clock import Clock, Timer
+    from jetjobs._core.completion import Ending
+    from jetjobs._engine.execution import Verdict
+
+
+class HandlerThreads:
+    """Threads that run handlers; idle ones are used again. Call from the event loop's thread.
+
+    How many may run at once is decided where deliveries are taken (`Slots`), not here.
+    """
+
+    def __init__(self) -> None:
+        self._idle: list[_Thread] = []
+        self.busy = 0
+
+    def take(self) -> _Thread:
+        """A thread for one call; `give_back` it after."""
+        self.busy += 1
+        return self._idle.pop() if self._idle else _Thread()
+
+    def give_back(self, thread: _Thread) -> None:
+        """The thread's call has ended."""
+        self.busy -= 1
+        self._idle.append(thread)
+
+    def close(self) -> None:
+        """Let idle threads end."""
+        for thread in self._idle:
+            thread.calls.put(None)
+        self._idle.clear()
+
+
+class _Thread:
+    """One daemon thread with an inbox of calls."""
+
+    def __init__(self) -> None:
+        self.calls: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+        self._lock = threading.Lock()
+        self._in_handler = False
+        self._thread = threading.Thread(target=self._serve, name="jetjobs handler", daemon=True)
+        self._thread.start()
+
+    def _serve(self) -> None:
+        while True:
+            try:
+                call = self.calls.get()
+                if call is None:
+                    return
+                call()
+            except JobInterrupted:
+                # An interrupt that arrived as the handler returned: it has nothing left to stop.
+                continue
+
+    def run_interruptible(self, handler: Callable[[], Any]) -> Any:
+        """In the thread: run a handler so that `interrupt` may hit it, and only it."""
+        with self._lock:
+            self._in_handler = True
+        try:
+            return handler()
+        finally:
+            left = False
+            while not left:
+                try:
+                    with self._lock:
+                        self._in_handler = False
+                        # Take back an interrupt that was set and has not struck yet: it must not strike later code.
+                        _set_async_exc(threading.get_ident(), None)
+                    left = True
+                except JobInterrupted:
+                    continue
+
+    def interrupt(self) -> None:
+        """From outside: raise `JobInterrupted` in the handler, if one runs."""
+        with self._lock:
+            ident = self._thread.ident
+            if self._in_handler and ident is not None:
+                _set_async_exc(ident, JobInterrupted)
+
+
+def _set_async_exc(ident: int, error: type[BaseException] | None) -> None:
+    target = ctypes.py_object(error) if error is not None else None
+    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(ident), target)
+
+
+class ThreadExecution:
+    """A `def` handler in a thread."""
+
+    __slots__ = (
+        "_clock",
+        "_ending",
+        "_grace",
+        "_loop",
+        "_pid",
+        "_thread",
+        "_threads",
+        "_timer",
+        "_verdict",
+        "gone",
+        "settled",
+    )
+
+    def __init__(self, verdict: Verdict, grace: float, *, clock: Clock, threads: HandlerThreads) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._clock = clock
+        self._verdict = verdict
+        self._grace = grace
+        self._pid = os.getpid()
+        self._threads = threads
+        self._ending: Ending | None = None
+        self._timer: Timer | None = None
+        self.settled: asyncio.Future[None] = self._loop.create_future()
+        self.gone: asyncio.Future[None] = self._loop.create_future()
+        self._thread = threads.take()
+
+    def start(self, handler: Callable[[], Any]) -> None:
+        """Run the handler in its thread."""
+        self._thread.calls.put(lambda: self._call(handler))
+
+    def _call(self, handler: Callable[[], Any]) -> None:
+        try:
+            ending = self._verdict.returned(self._thread.run_interruptible(handler))
+        except BaseException as error:  # noqa: BLE001 - the fence around a user's handler
+            ending = self._verdict.raised(error)
+        if os.getpid() != self._pid:
+            os._exit(0)  # A fork inside the handler: the child must not finish its parent's run.
+        try:
+            self._loop.call_soon_threadsafe(self._ended, ending)
+        except RuntimeError:
+            pass  # The loop was closed while the thread was stuck: the process is ending, nobody waits any more.
+
+    def _ended(self, ending: Ending) -> None:
+        self._ending = ending
+        if self._timer is not None:
+            self._timer.cancel()
+        self._threads.give_back(self._thread)
+        for future in (self.settled, self.gone):
+            if not future.done():
+                future.set_result(None)
+
+    def stop(self, reason: str) -> None:
+        """Set `ctx.cancelled` at once, interrupt the thread after the grace and every grace again."""
+        journal = self._verdict.journal
+        if journal.cancel_reason is None or reason == "fenced":
+            journal.cancel_reason = reason
+        if self._timer is None and not self.gone.done():
+            self._timer = self._clock.call_later(self._grace, self._interrupt)
+
+    def _interrupt(self) -> None:
+        self._thread.interrupt()
+        self._timer = self._clock.call_later(self._grace, self._ignored)
+
+    def _ignored(self) -> None:
+        if not self.settled.done():
+            self.settled.set_result(None)
+        self._interrupt()
+
+    def ending(self) -> Ending:
+        """How it ended, or what its order to stop makes of it while it hasn't."""
+        if self._ending is not None:
+            return self._ending
+        return self._verdict.stopped(self._verdict.journal.cancel_reason or "cancel")

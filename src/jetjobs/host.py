@@ -1,0 +1,305 @@
+"""`JobHost`: a process's own job runner. Wires ports to the engine and owns the order of start and drain."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import secrets
+import signal
+import socket
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING, Any, Self
+
+import structlog
+
+from jetjobs._client.binding import ClientBinding
+from jetjobs._client.handle import JobHandle
+from jetjobs._client.lookup import JobLookup
+from jetjobs._client.scope import Scope
+from jetjobs._clock import SystemClock
+from jetjobs._engine.hosting import Hosting, Served
+from jetjobs._nats import open_backend
+from jetjobs._nats.provision import ProvisionSettings
+from jetjobs.config import HostSettings, connect_options, resolve_project
+from jetjobs.errors import DuplicateJobError, HostError
+from jetjobs.module import Module
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from types import TracebackType
+
+    from jetjobs._clock import Clock
+    from jetjobs._ports import Backend
+    from jetjobs.job import Job
+
+log = structlog.get_logger("jetjobs.host")
+
+CALL_TIMEOUT = 10.0
+EXIT_OK = 0
+EXIT_INTERRUPTED = 130
+
+
+@dataclass(frozen=True, slots=True)
+class HostHealth:
+    """How a host is. `ok` is what a liveness probe wants to know."""
+
+    ok: bool
+    connected: bool
+    draining: bool
+    host_id: str
+    jobs: int
+    running: int
+    threads_busy: int
+    threads_limit: int
+    problem: str | None = None
+
+
+class JobHost:
+    """Runs the jobs of some modules in this process.
+
+    `project` names the project (or `JETJOBS_PROJECT`); `nats` is a URL, connect options or an open nats-py client,
+    which stays open. `version` (PEP 440) is the release of the user's code. `enabled=False` binds the modules for
+    calling and writes nothing. `disable` holds patterns of `module.job` names that this host doesn't run.
+
+    ```python
+    async with JobHost([billing], project="shop") as host:
+        await host.wait_closed()
+    ```
+    """
+
+    def __init__(
+        self,
+        modules: Module | Iterable[Module] = (),
+        *,
+        project: str | None = None,
+        nats: Any = None,
+        settings: HostSettings | None = None,
+        version: str | None = None,
+        enabled: bool | None = None,
+        disable: Iterable[str] = (),
+        schedules: bool | None = None,
+        backend: Backend | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        self.modules = _modules(modules)
+        self.project = backend.broker.project if backend is not None else resolve_project(project)
+        self.settings = settings if settings is not None else HostSettings.resolve()
+        self.enabled = self.settings.enabled if enabled is None else enabled
+        self.schedules = self.settings.schedules if schedules is None else schedules
+        self.disable = (*disable, *self.settings.disable)
+        self.version = version
+        self.host_id = f"{_host_part()}-{os.getpid()}-{secrets.token_hex(4)}"
+        self._nats = nats
+        self._given = backend
+        self._clock = clock or SystemClock()
+        self._backend: Backend | None = None
+        self._hosting: Hosting | None = None
+        self._binding: ClientBinding | None = None
+        self._closed = asyncio.Event()
+        self._closing = False
+
+    # ------------------------------------------------------------- lifetime
+
+    async def prepare(self) -> None:
+        """Make stream, descriptors and missing consumers exist, and nothing else.
+
+        A rollout calls this before it serves, so that new jobs can be triggered already.
+        """
+        hosting = await self._open()
+        await hosting.prepare(update=False)
+
+    async def start(self) -> None:
+        """Connect, make things exist, serve. Within 10 s either that or an error that says what to do.
+
+        Raises:
+            BrokerError: not reachable, not let in, too old, or without JetStream.
+        """
+        backend = await self._connect()
+        self._bind(backend)
+        if not self.enabled:
+            log.info("host_not_enabled", project=self.project)
+            return
+        try:
+            hosting = await self._open()
+            await hosting.prepare(update=True)
+            await hosting.start()
+        except BaseException:
+            await self._let_go()
+            raise
+
+    async def close(self) -> None:
+        """Stop taking, drain, interrupt, let go. Idempotent."""
+        if self._closing:
+            await self._closed.wait()
+            return
+        self._closing = True
+        try:
+            if self._hosting is not None:
+                await self._hosting.close()
+        finally:
+            await self._let_go()
+            self._closed.set()
+
+    async def wait_closed(self) -> None:
+        """Wait until the host is closed.
+
+        Raises:
+            HostError: one of its loops died.
+        """
+        while not self._closed.is_set():
+            try:
+                async with asyncio.timeout(1):
+                    await self._closed.wait()
+            except TimeoutError:
+                self._check_loops()
+        self._check_loops()
+
+    def _check_loops(self) -> None:
+        died = self._hosting.died if self._hosting is not None else None
+        if died is not None:
+            msg = f"a loop of host {self.host_id} died: {died!r}"
+            raise HostError(msg) from died
+
+    def health(self) -> HostHealth:
+        """How the host is right now; no round trip."""
+        hosting, backend = self._hosting, self._backend
+        connected = backend is not None and backend.broker.connected_since is not None
+        died = hosting.died if hosting is not None else None
+        engine = hosting.engine if hosting is not None else None
+        problem = f"a loop died: {died!r}" if died is not None else None if connected else "not connected"
+        return HostHealth(
+            ok=connected and died is None,
+            connected=connected,
+            draining=engine.draining if engine is not None else False,
+            host_id=self.host_id,
+            jobs=sum(len(served.jobs) for served in self._served()),
+            running=len(engine.held) if engine is not None else 0,
+            threads_busy=engine.threads.busy if engine is not None else 0,
+            threads_limit=self.settings.threads,
+            problem=problem,
+        )
+
+    def run(self) -> int:
+        """Serve until SIGTERM or SIGINT, drain, and return the exit code: 0, or 130 after Ctrl-C.
+
+        A second signal ends the process at once. The only place that touches signals.
+        """
+        return asyncio.run(self._run())
+
+    async def _run(self) -> int:
+        stop: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        _on_signals(stop)
+        await self.start()
+        waiting = asyncio.ensure_future(self.wait_closed())
+        await asyncio.wait([stop, waiting], return_when=asyncio.FIRST_COMPLETED)
+        if not stop.done():
+            await waiting
+            return EXIT_OK
+        waiting.cancel()
+        log.info("host_draining", running=self.health().running)
+        await self.close()
+        return stop.result()
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    # --------------------------------------------------------------- wiring
+
+    def _served(self) -> list[Served]:
+        return [
+            Served(module, tuple(job for job in module.jobs.values() if not self._is_disabled(job)))
+            for module in self.modules
+        ]
+
+    def _is_disabled(self, job: Job[Any, Any]) -> bool:
+        return any(fnmatchcase(str(job.address), pattern) for pattern in self.disable)
+
+    async def _connect(self) -> Backend:
+        if self._backend is None:
+            settings = self.settings
+            self._backend = self._given or await open_backend(
+                connect_options(self._nats),
+                self.project,
+                ProvisionSettings(
+                    ack_wait=settings.ack_wait,
+                    max_age=settings.max_age,
+                    replicas=settings.replicas,
+                    max_payload=settings.max_payload,
+                ),
+                name=f"jetjobs host {self.host_id}",
+            )
+        return self._backend
+
+    async def _open(self) -> Hosting:
+        if self._hosting is None:
+            backend = await self._connect()
+            self._hosting = Hosting(
+                backend,
+                self._served(),
+                self.settings,
+                clock=self._clock,
+                host_id=self.host_id,
+                version=self.version,
+            )
+        return self._hosting
+
+    def _bind(self, backend: Backend) -> None:
+        if self._binding is None:
+            lookup = JobLookup(backend.catalog, self.project)
+            scope = Scope(backend, self.project, CALL_TIMEOUT, self.settings.max_payload, lookup)
+            self._binding = ClientBinding(scope, lambda job: JobHandle(scope, job.address, job))
+            for module in self.modules:
+                module.bind(self._binding)
+
+    async def _let_go(self) -> None:
+        if self._binding is not None:
+            for module in self.modules:
+                module.unbind(self._binding)
+            self._binding = None
+        backend, self._backend = self._backend, None
+        if backend is not None and self._given is None:
+            await backend.close()
+
+
+def _modules(given: Module | Iterable[Module]) -> tuple[Module, ...]:
+    modules = (given,) if isinstance(given, Module) else tuple(given)
+    places: dict[str, str] = {}
+    for module in modules:
+        for job in module.jobs.values():
+            name = str(job.address)
+            if name in places:
+                msg = f"job {name} is declared twice: at {places[name]} and at {job.where}; rename one of them"
+                raise DuplicateJobError(msg)
+            places[name] = job.where
+    return modules
+
+
+def _host_part() -> str:
+    name = socket.gethostname().split(".")[0]
+    return "".join(c if c.isascii() and c.isalnum() else "-" for c in name)[:32] or "host"
+
+
+def _on_signals(stop: asyncio.Future[int]) -> None:
+    """Resolve `stop` with the exit code at the first signal, leave the process at the second.
+
+    Plain handlers instead of the loop's: they run even while a handler blocks the loop, and on every platform.
+    """
+    loop = asyncio.get_running_loop()
+    heard: list[int] = []
+
+    def on_signal(number: int, _frame: object) -> None:
+        if heard:
+            os._exit(128 + number)
+        heard.append(number)
+        code = EXIT_INTERRUPTED if number == signal.SIGINT else EXIT_OK
+        loop.call_soon_threadsafe(lambda: stop.done() or stop.set_result(code))
+
+    signal.signal(signal.SIGINT, on_signal)
+    signal.signal(signal.SIGTERM, on_signal)
