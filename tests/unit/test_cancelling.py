@@ -30,9 +30,7 @@ def test_nothing_is_written_for_an_unknown_run():
 def test_a_waiting_run_gets_a_cancelled_record_that_keeps_what_is_known(status: RunStatus):
     action = decide_cancel(None, waiting=replace(WAITING, status=status), now=NOW, claim="c")
     assert isinstance(action, Create)
-    assert action.record == replace(
-        WAITING, status=RunStatus.CANCELLED, claim="c", cancel_asked=True, finished_at=NOW
-    )
+    assert action.record == replace(WAITING, status=RunStatus.CANCELLED, claim="c", cancel_asked=True, finished_at=NOW)
     assert action.record.starts == 0
 
 

@@ -66,9 +66,7 @@ class NoSuchRun:
 CancelAction = Create | Save | Answer | NoSuchRun
 
 
-def decide_cancel(
-    record: RunRecord | None, *, waiting: RunRecord | None, now: datetime, claim: str
-) -> CancelAction:
+def decide_cancel(record: RunRecord | None, *, waiting: RunRecord | None, now: datetime, claim: str) -> CancelAction:
     """What to write for a cancel.
 
     `waiting` is the record a run without one would show (QUEUED or SCHEDULED), `None` when no message of it
@@ -79,12 +77,15 @@ def decide_cancel(
             return NoSuchRun()
         return Create(begin(Event.CANCEL, replace(waiting, claim=claim, cancel_asked=True, finished_at=now)))
     if record.status.is_terminal:
-        if record.status is RunStatus.CANCELLED and record.claim == claim:
-            return Answer(CancelResult(CancelOutcome.CANCELLED, record.status))
-        return Answer(CancelResult(CancelOutcome.ALREADY_FINISHED, record.status))
+        return Answer(_of_ended(record, claim))
     if record.status is RunStatus.RETRYING:
         ended = advance(record, Event.CANCEL, claim=claim, cancel_asked=True, finished_at=now, retry_at=None)
         return Save(ended, frees=True)
     if record.cancel_asked:
         return Answer(CancelResult(CancelOutcome.ASKED, record.status), ring=True)
     return Save(advance(record, Event.ASK_CANCEL, cancel_asked=True), frees=False)
+
+
+def _of_ended(record: RunRecord, claim: str) -> CancelResult:
+    mine = record.status is RunStatus.CANCELLED and record.claim == claim
+    return CancelResult(CancelOutcome.CANCELLED if mine else CancelOutcome.ALREADY_FINISHED, record.status)

@@ -1,0 +1,73 @@
+"""How long a call may take, and what it does while the broker is away: ask again until its time is up."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+from jetjobs.errors import AnswerUnknown, BrokerUnavailable
+
+T = TypeVar("T")
+
+_FIRST_PAUSE = 0.05
+_LONGEST_PAUSE = 1.0
+
+
+class Deadline:
+    """The end of a call, on the monotonic clock."""
+
+    __slots__ = ("_ends", "seconds")
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+        self._ends = time.monotonic() + seconds
+
+    @property
+    def left(self) -> float:
+        """Seconds left, 0 when the time is up."""
+        return max(0.0, self._ends - time.monotonic())
+
+    @property
+    def passed(self) -> bool:
+        """Whether the time is up."""
+        return time.monotonic() >= self._ends
+
+
+class Pauses:
+    """Growing pauses between tries, never past the deadline."""
+
+    __slots__ = ("_deadline", "_next")
+
+    def __init__(self, deadline: Deadline) -> None:
+        self._deadline = deadline
+        self._next = _FIRST_PAUSE
+
+    async def another_try(self) -> bool:
+        """Wait, and say whether there is time for another try."""
+        left = self._deadline.left
+        if left <= 0:
+            return False
+        await asyncio.sleep(min(self._next, left))
+        self._next = min(self._next * 2, _LONGEST_PAUSE)
+        return not self._deadline.passed
+
+
+async def read(ask: Callable[[], Awaitable[T]], deadline: Deadline, what: str) -> T:
+    """The answer to a read, which may be asked as often as it takes.
+
+    Raises:
+        BrokerUnavailable: no answer within the deadline.
+    """
+    pauses = Pauses(deadline)
+    while True:
+        try:
+            async with asyncio.timeout(deadline.left):
+                return await ask()
+        except TimeoutError as error:
+            cause: Exception = error
+        except (BrokerUnavailable, AnswerUnknown) as error:
+            cause = error
+        if not await pauses.another_try():
+            raise BrokerUnavailable(f"{what}: no answer from the broker within {deadline.seconds:g} s") from cause

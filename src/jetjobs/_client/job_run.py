@@ -1,0 +1,244 @@
+"""`JobRun`: what a caller holds of a run: where it is, how it ended, and how to stop it."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any, Generic, TypeVar, assert_never
+
+from jetjobs._client.calls import Deadline, Pauses
+from jetjobs._client.publishing import Triggered
+from jetjobs._client.reading import Reader, Waiting
+from jetjobs._client.rescheduling import reschedule
+from jetjobs._client.scope import Scope, seconds
+from jetjobs._client.waiting import wait_for_end
+from jetjobs._core import names
+from jetjobs._core.cancelling import (
+    Answer,
+    CancelAction,
+    CancelOutcome,
+    CancelResult,
+    Create,
+    NoSuchRun,
+    Save,
+    decide_cancel,
+)
+from jetjobs._core.durations import DurationLike, InstantLike
+from jetjobs._core.models import RunKey, RunRecord, RunStatus
+from jetjobs._ports import Stored
+from jetjobs.errors import (
+    AnswerUnknown,
+    BrokerError,
+    BrokerUnavailable,
+    RunCancelled,
+    RunEnded,
+    RunFailed,
+    RunMissed,
+    RunNotFound,
+    RunSkipped,
+    RunTimedOut,
+    WrongRevision,
+)
+
+R = TypeVar("R")
+
+_ENDINGS: dict[RunStatus, type[RunEnded]] = {
+    RunStatus.FAILED: RunFailed,
+    RunStatus.TIMED_OUT: RunTimedOut,
+    RunStatus.CANCELLED: RunCancelled,
+    RunStatus.SKIPPED: RunSkipped,
+    RunStatus.MISSED: RunMissed,
+}
+
+
+class JobRun(Generic[R]):
+    """One run.
+
+    `duplicate`: the idempotency key already had it; `payload_differs`: with another payload than was given now;
+    `no_host`: it is stored, but no live host took runs of its job a moment ago.
+    """
+
+    __slots__ = ("_read_result", "_scope", "duplicate", "key", "no_host", "payload_differs")
+
+    def __init__(self, scope: Scope, triggered: Triggered, read_result: Callable[[Any], R] | None = None) -> None:
+        self._scope = scope
+        self._read_result = read_result
+        self.key = triggered.run
+        self.duplicate = triggered.duplicate
+        self.payload_differs = triggered.payload_differs
+        self.no_host = triggered.no_host
+
+    @property
+    def run_id(self) -> str:
+        """The run's id, unique within its job."""
+        return self.key.run_id
+
+    @property
+    def module(self) -> str:
+        """The module of its job."""
+        return self.key.module
+
+    @property
+    def job(self) -> str:
+        """The job it is a run of."""
+        return self.key.job
+
+    def __repr__(self) -> str:
+        return f"JobRun({str(self.key)!r})"
+
+    async def status(self, *, timeout: DurationLike | None = None) -> RunStatus:
+        """Where the run is now.
+
+        Raises:
+            RunNotFound: neither a record nor a message of it.
+        """
+        return (await self._known(timeout)).status
+
+    async def record(self, *, timeout: DurationLike | None = None) -> RunRecord:
+        """Everything known of the run; of one that hasn't started, what its message says.
+
+        Raises:
+            RunNotFound: neither a record nor a message of it.
+        """
+        return await self._known(timeout)
+
+    async def wait(self, timeout: DurationLike | None = None) -> RunRecord:
+        """The record once the run has ended, whatever the outcome; a large result is fetched.
+
+        Without a timeout it waits as long as the run takes, through outages too.
+
+        Raises:
+            TimeoutError: not ended in time.
+            RunNotFound: neither a record nor a message of it.
+        """
+        limit = None if timeout is None else seconds(timeout, "timeout")
+        record = await wait_for_end(self._scope, self.key, limit)
+        # The run has ended: what is left is a read like any other, and gets the time of one.
+        return await Reader(self._scope).whole(record, self._scope.deadline())
+
+    async def result(self, timeout: DurationLike | None = None) -> R:
+        """What the handler returned, once the run has ended; as the handler's return type where a `Job` is at hand.
+
+        Raises:
+            RunFailed, RunTimedOut, RunCancelled, RunSkipped, RunMissed: it ended without a value; has `.record`.
+            TimeoutError: not ended in time.
+            RunNotFound: neither a record nor a message of it.
+        """
+        record = await self.wait(timeout)
+        ending = _ENDINGS.get(record.status)
+        if ending is not None:
+            raise ending(_why(record), record)
+        value = record.result
+        return value if self._read_result is None else self._read_result(value)
+
+    async def cancel(self, *, timeout: DurationLike | None = None) -> CancelResult:
+        """Stop the run: it never starts, or its handler is told. Cancelling again is harmless.
+
+        Raises:
+            RunNotFound: neither a record nor a message of it; nothing was written.
+            AnswerUnknown: not confirmed in time; cancel again.
+        """
+        return await _Cancelling(self._scope, self.key).cancel(self._scope.deadline(timeout))
+
+    async def reschedule(self, at: InstantLike, *, timeout: DurationLike | None = None) -> None:
+        """Move a delayed run to another instant; a past one starts it now.
+
+        Raises:
+            RunNotFound: no such run.
+            ClientError: it isn't SCHEDULED any more, or due within a second.
+        """
+        await reschedule(self._scope, self.key, at, self._scope.deadline(timeout))
+
+    async def _known(self, timeout: DurationLike | None) -> RunRecord:
+        return await Reader(self._scope).known(self.key, self._scope.deadline(timeout))
+
+
+def _why(record: RunRecord) -> str:
+    status = record.status.value.replace("_", " ").lower()
+    reason = str(record.error) if record.error is not None else record.skip_reason
+    return f"run {record.run_key} {'was' if status in {'cancelled', 'skipped', 'missed'} else 'has'} {status}" + (
+        f": {reason}" if reason else ""
+    )
+
+
+class _Cancelling:
+    """One call of `cancel`: read, decide, write; again when somebody else wrote first."""
+
+    def __init__(self, scope: Scope, run: RunKey) -> None:
+        self._run = run
+        self._project = scope.project
+        self._reader = Reader(scope)
+        self._runs = scope.backend.runs
+        self._broker = scope.backend.broker
+        self._claim = secrets.token_hex(8)
+        self._waiting: Waiting | None = None
+
+    async def cancel(self, deadline: Deadline) -> CancelResult:
+        pauses = Pauses(deadline)
+        sent = False
+        while True:
+            action, stored = await self._decide(deadline)
+            try:
+                return await self._carry_out(action, stored)
+            except WrongRevision:
+                continue
+            except AnswerUnknown as error:
+                sent = True
+                cause: BrokerError = error
+            except BrokerUnavailable as error:
+                cause = error
+            if not await pauses.another_try():
+                error_type = AnswerUnknown if sent else BrokerUnavailable
+                raise error_type(f"cancel of run {self._run} not confirmed within {deadline.seconds:g} s") from cause
+
+    async def _decide(self, deadline: Deadline) -> tuple[CancelAction, Stored | None]:
+        stored = await self._reader.stored(self._run, deadline)
+        if stored is None:
+            self._waiting = await self._reader.waiting(self._run, deadline)
+            if self._waiting is None:
+                stored = await self._reader.stored(self._run, deadline)
+        action = decide_cancel(
+            stored.record if stored is not None else None,
+            waiting=self._waiting.record if self._waiting is not None else None,
+            now=self._broker.now(),
+            claim=self._claim,
+        )
+        return action, stored
+
+    async def _carry_out(self, action: CancelAction, stored: Stored | None) -> CancelResult:
+        match action:
+            case Create(record):
+                await self._runs.create(record)
+                return await self._won(record)
+            case Save(record, frees):
+                assert stored is not None
+                await self._runs.update(record, stored.revision)
+                if frees:
+                    return await self._won(record)
+                await self._ring()
+                return CancelResult(CancelOutcome.ASKED, record.status)
+            case Answer(result, ring):
+                if ring:
+                    await self._ring()
+                return result
+            case NoSuchRun():
+                raise RunNotFound(f"no run {self._run} in project {self._project!r}: nothing to cancel")
+        assert_never(action)
+
+    async def _won(self, record: RunRecord) -> CancelResult:
+        """Tell who waits, and take the messages away: nobody will start them, and a leftover is harmless."""
+        self._broker.announce_end(record)
+        with suppress(BrokerError):
+            for subject in (
+                names.run_schedules(self._project, self._run),
+                names.trigger_subject(self._project, self._run),
+            ):
+                message = await self._broker.last(subject)
+                if message is not None:
+                    await self._broker.purge(subject, up_to=message.sequence)
+        return CancelResult(CancelOutcome.CANCELLED, record.status)
+
+    async def _ring(self) -> None:
+        with suppress(BrokerError):  # the mark on the record is what counts
+            await self._broker.ring_cancel(self._run)

@@ -1,0 +1,97 @@
+"""Whether a job is described and hosted, remembered, so that a trigger costs no question of its own.
+
+A descriptor found stays believed as long as the client is open. Who is alive is asked again after a few seconds,
+by one caller for all. A caller without the right to look (or while nobody answers) triggers all the same: the
+look-up only spares people mistakes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+import structlog
+
+from jetjobs._client.calls import Deadline, read
+from jetjobs._core.models import JobAddress, JobDescriptor
+from jetjobs._core.triggering import close_names
+from jetjobs._ports import Catalog
+from jetjobs.errors import BrokerError, BrokerUnavailable, PermissionMissing, UnknownJobError
+
+_BELIEVE_HOSTS = 5.0
+_logger = structlog.get_logger("jetjobs.client")
+
+
+class JobLookup:
+    """What a client knows of jobs and hosts."""
+
+    def __init__(self, catalog: Catalog, project: str) -> None:
+        self._catalog = catalog
+        self._project = project
+        self._described: dict[JobAddress, JobDescriptor | None] = {}
+        self._hosted: frozenset[str] | None = frozenset()
+        self._hosts_until = 0.0
+        self._asking = asyncio.Lock()
+        self._warned: set[JobAddress] = set()
+
+    def known_hosted(self, address: JobAddress) -> bool:
+        """Whether the job was described and hosted a moment ago: the answer that needs no await."""
+        if address not in self._described or time.monotonic() >= self._hosts_until:
+            return False
+        return self._hosted is None or str(address) in self._hosted
+
+    async def look(self, address: JobAddress, deadline: Deadline, *, allow_unknown: bool) -> bool:
+        """Whether a live host takes the job's runs; True when that can't be found out.
+
+        Raises:
+            UnknownJobError: no host ever described it, and `allow_unknown` is False.
+            BrokerUnavailable: no answer in time.
+        """
+        if address not in self._described:
+            found = await self._descriptor(address, deadline)
+            if found is None and not allow_unknown:
+                raise await self.unknown(address, deadline)
+            if found is not None:
+                self._described[address] = found
+        hosted = await self._is_hosted(address, deadline)
+        if not hosted and address not in self._warned:
+            self._warned.add(address)
+            _logger.warning("job_without_host", job=str(address), project=self._project)
+        return hosted
+
+    async def _descriptor(self, address: JobAddress, deadline: Deadline) -> JobDescriptor | None:
+        try:
+            return await read(lambda: self._catalog.job(address), deadline, f"looking up job {address}")
+        except PermissionMissing:
+            return JobDescriptor(*address)
+
+    async def unknown(self, address: JobAddress, deadline: Deadline) -> UnknownJobError:
+        """The error that says so, with the names that come close."""
+        known = [found.address for found in await read(self._catalog.jobs, deadline, "listing jobs")]
+        if not known:
+            return UnknownJobError(
+                f"no host ever started in project {self._project!r}, so nobody knows job {str(address)!r}; start "
+                "its host once, or pass allow_unknown=True"
+            )
+        close = close_names(address, known)
+        hint = f"did you mean {' or '.join(map(repr, close))}?" if close else "see client.jobs.list()"
+        return UnknownJobError(
+            f"no host ever described job {str(address)!r} in project {self._project!r}; {hint}", close
+        )
+
+    async def _is_hosted(self, address: JobAddress, deadline: Deadline) -> bool:
+        if time.monotonic() >= self._hosts_until:
+            async with self._asking:
+                if time.monotonic() >= self._hosts_until:
+                    self._hosted = await self._hosted_jobs(deadline)
+                    self._hosts_until = time.monotonic() + _BELIEVE_HOSTS
+        return self._hosted is None or str(address) in self._hosted
+
+    async def _hosted_jobs(self, deadline: Deadline) -> frozenset[str] | None:
+        try:
+            hosts = await read(self._catalog.hosts, deadline, "listing hosts")
+        except BrokerUnavailable:
+            raise
+        except BrokerError:  # no right to look, or no such bucket: it can't be told, and is no reason not to store
+            return None
+        return frozenset(job for host in hosts for job in host.jobs)

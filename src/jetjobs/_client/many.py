@@ -1,0 +1,124 @@
+"""Many triggers at once: a fixed number in flight, answers in the order of the requests, no error for all."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import anyio
+
+from jetjobs._client.calls import Deadline
+from jetjobs._client.handle import JobHandle
+from jetjobs._client.job_run import JobRun
+from jetjobs._core.durations import DurationLike, InstantLike
+from jetjobs._core.triggering import PLAIN, Asked, OnDuplicate, check_options
+from jetjobs.errors import BrokerUnavailable, JetJobsError
+from jetjobs.job import Job
+
+# More than this makes no broker faster, and each holds its payload in memory.
+_IN_FLIGHT = 256
+
+JobName = Job[Any, Any] | str | tuple[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class TriggerRequest:
+    """One of many triggers: the job (a `Job`, `"module.job"` or both names), its payload and options."""
+
+    job: JobName
+    payload: Any = None
+    idempotency_key: str | None = None
+    on_duplicate: OnDuplicate = "return"
+    delay: DurationLike | None = None
+    at: InstantLike | None = None
+    start_within: DurationLike | None = None
+    expires_in: DurationLike | None = None
+    scheduled_for: InstantLike | None = None
+    allow_unknown: bool = False
+
+    @property
+    def asked(self) -> Asked:
+        """The options, checked."""
+        options = Asked(
+            self.idempotency_key,
+            self.on_duplicate,
+            self.delay,
+            self.at,
+            self.start_within,
+            self.expires_in,
+            self.scheduled_for,
+            self.allow_unknown,
+        )
+        return PLAIN if options == PLAIN else check_options(options)
+
+
+@dataclass(frozen=True, slots=True)
+class TriggerError:
+    """Why one of many triggers gave no run. `error` is what `trigger` alone would have raised."""
+
+    request: TriggerRequest
+    error: JetJobsError
+
+
+async def trigger_many(
+    requests: Iterable[TriggerRequest], find: Callable[[JobName], JobHandle[Any, Any]], patience: float
+) -> list[JobRun[Any] | TriggerError]:
+    """One run or error for each request, in their order.
+
+    It ends once nothing was confirmed for `patience` seconds: what is left then is not sent.
+    """
+    many = _Many(iter(requests), find, patience)
+    async with anyio.create_task_group() as group:
+        for _ in range(_IN_FLIGHT):
+            if not many.more:
+                break
+            group.start_soon(many.work)
+            await anyio.lowlevel.checkpoint()
+    return many.results()
+
+
+class _Many:
+    def __init__(
+        self, requests: Iterator[TriggerRequest], find: Callable[[JobName], JobHandle[Any, Any]], patience: float
+    ) -> None:
+        self._requests = requests
+        self._find = find
+        self._patience = patience
+        self._until = Deadline(patience)
+        self._handles: dict[int | str | tuple[str, str], JobHandle[Any, Any]] = {}
+        self._done: list[JobRun[Any] | TriggerError | None] = []
+        self.more = True
+
+    async def work(self) -> None:
+        """Take requests one after the other, until there are none left."""
+        # The iterator is the caller's code: it is advanced between awaits only, never by two at once.
+        for request in self._requests:
+            place = len(self._done)
+            self._done.append(None)
+            try:
+                self._done[place] = await self._one(request)
+            except JetJobsError as error:
+                self._done[place] = TriggerError(request, error)
+        self.more = False
+
+    async def _one(self, request: TriggerRequest) -> JobRun[Any]:
+        asked = request.asked
+        handle = self._handle(request.job)
+        handle.check(request.payload)
+        if self._until.passed:
+            raise BrokerUnavailable(f"not sent: nothing was confirmed for {self._patience:g} s")
+        run = await handle.trigger_checked(request.payload, asked, self._until)
+        self._until = Deadline(self._patience)
+        return run
+
+    def _handle(self, job: JobName) -> JobHandle[Any, Any]:
+        key = id(job) if isinstance(job, Job) else job
+        found = self._handles.get(key)
+        if found is None:
+            found = self._handles[key] = self._find(job)
+        return found
+
+    def results(self) -> list[JobRun[Any] | TriggerError]:
+        """What became of each request."""
+        return [done for done in self._done if done is not None]

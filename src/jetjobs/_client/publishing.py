@@ -1,0 +1,267 @@
+"""How a trigger gets into the stream: its id is chosen first, so that it can be sent again when its answer is lost.
+
+A run without key or delay takes one round trip. With a key, what is already there is read first, then the message
+is stored on the condition that none is on its subject: of callers at once exactly one stores it, the others find it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import time
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from enum import Enum, auto
+from functools import cached_property
+from typing import Any
+
+from jetjobs._client.calls import Deadline, Pauses, read
+from jetjobs._client.reading import Reader
+from jetjobs._client.scope import Scope
+from jetjobs._core import codec, headers, names
+from jetjobs._core.models import Body, JobAddress, Outgoing, RunKey, TriggerInfo
+from jetjobs._core.run_ids import fresh_run_id, run_id_for_key, run_id_for_retry
+from jetjobs._core.triggering import (
+    AT_ONCE,
+    PLAIN,
+    REPEAT_FOR,
+    Asked,
+    Existing,
+    Publish,
+    Refuse,
+    Retry,
+    Timing,
+    differs,
+    judge,
+    timing,
+)
+from jetjobs.errors import (
+    AnswerUnknown,
+    BrokerUnavailable,
+    DuplicateRun,
+    PayloadTooLargeError,
+    TriggerUnconfirmed,
+    WrongRevision,
+)
+
+INLINE = 16 * 1024
+_REPEAT_FOR = REPEAT_FOR.total_seconds()
+
+# A lost answer must leave time to send again within the call's timeout.
+_TRIES = 3
+_MOST_RETRIES = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """The job to trigger. `schema` names what its payloads were checked against in the caller."""
+
+    address: JobAddress
+    schema: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Triggered:
+    """What a trigger came to."""
+
+    run: RunKey
+    duplicate: bool = False
+    payload_differs: bool = False
+    no_host: bool = False
+
+
+class _Stored(Enum):
+    NEW = auto()
+    THERE = auto()  # somebody else's, or one that was there before the call
+    UNCLEAR = auto()  # there after an unanswered try of this call: probably its own
+
+
+@dataclass(frozen=True)
+class _Call:
+    """One call with options, from its encoded payload to its end."""
+
+    data: bytes
+    options: Asked
+    when: Timing
+    deadline: Deadline
+
+    @cached_property
+    def digest(self) -> str:
+        """What tells this payload from another one under the same key."""
+        return codec.digest(codec.decode(self.data))
+
+
+class Publisher:
+    """Triggers runs of one job."""
+
+    def __init__(self, scope: Scope, target: Target) -> None:
+        self._scope = scope
+        self._target = target
+        self._broker = scope.backend.broker
+        self._reader = Reader(scope)
+        plain = RunKey(*target.address, "")
+        self._prefix = names.trigger_subject(scope.project, plain)
+        # What most triggers carry is the same for all of them: made once, never changed.
+        self._headers, self._bare_headers = (
+            compose(scope.project, plain, body, when=AT_ONCE, info=TriggerInfo(), schema=target.schema).headers
+            for body in (Body(b"-"), None)
+        )
+
+    async def trigger(self, payload: Any, options: Asked, deadline: Deadline) -> Triggered:
+        """Have the run stored.
+
+        Raises:
+            PayloadError, UnknownJobError, DuplicateRun: nothing was stored.
+            BrokerUnavailable: nothing was sent.
+            TriggerUnconfirmed: sent, and not answered in time.
+        """
+        address = self._target.address
+        data = self._encode(payload)
+        lookup = self._scope.lookup
+        hosted = lookup.known_hosted(address) or await lookup.look(
+            address, deadline, allow_unknown=options.allow_unknown
+        )
+        if options is PLAIN and len(data) <= INLINE:
+            run = RunKey(*address, _fresh_id())
+            common = self._headers if data else self._bare_headers
+            await self._store(run, Outgoing(self._prefix + run.run_id, common, data), deadline)
+            return Triggered(run, no_host=not hosted)
+        triggered = await self._by_options(data, options, deadline)
+        return triggered if hosted else replace(triggered, no_host=True)
+
+    def _encode(self, payload: Any) -> bytes:
+        if payload is None:
+            return b""
+        data = codec.encode(payload)
+        if len(data) > self._scope.max_payload:
+            raise PayloadTooLargeError(
+                f"the payload takes {len(data)} bytes, at most {self._scope.max_payload} are allowed (max_payload)"
+            )
+        return data
+
+    async def _by_options(self, data: bytes, options: Asked, deadline: Deadline) -> Triggered:
+        call = _Call(data, options, timing(options, self._broker.now()), deadline)
+        if options.idempotency_key is not None:
+            return await self._keyed(call, options.idempotency_key)
+        run = RunKey(*self._target.address, _fresh_id())
+        await self._store(run, await self._message(run, call, call.when.info), deadline)
+        return Triggered(run)
+
+    async def _keyed(self, call: _Call, key: str) -> Triggered:
+        address = self._target.address
+        first = run = RunKey(*address, run_id_for_key(*address, key))
+        info = call.when.info
+        for retries in range(1, _MOST_RETRIES):
+            seen = await self._reader.snapshot(run, call.deadline)
+            match judge(seen, call.digest, call.options.on_duplicate):
+                case Publish():
+                    message = await self._message(run, call, info)
+                    return await self._settle(run, await self._store(run, message, call.deadline), call)
+                case Existing(payload_differs):
+                    return Triggered(run, duplicate=True, payload_differs=payload_differs)
+                case Refuse():
+                    raise _refused(run, key)
+                case Retry():
+                    run = RunKey(*address, run_id_for_retry(first, retries))
+                    info = TriggerInfo("retry", scheduled_for=call.when.scheduled_for, retry_of=first.run_id)
+        raise DuplicateRun(f"key {key!r} of {address} was retried {_MOST_RETRIES} times", run.run_id)
+
+    async def _settle(self, run: RunKey, stored: _Stored, call: _Call) -> Triggered:
+        """What a store under a key came to, once it is known whose message is there."""
+        if stored is _Stored.NEW:
+            return Triggered(run)
+        seen = await self._reader.snapshot(run, call.deadline)
+        payload_differs = seen is not None and differs(seen.payload_digest, call.digest)
+        if stored is _Stored.UNCLEAR and not payload_differs:
+            return Triggered(run)
+        if call.options.on_duplicate == "raise":
+            raise _refused(run, call.options.idempotency_key or "")
+        return Triggered(run, duplicate=True, payload_differs=payload_differs)
+
+    async def _message(self, run: RunKey, call: _Call, info: TriggerInfo) -> Outgoing:
+        body = await self._body(run, call)
+        return compose(
+            self._scope.project,
+            run,
+            body,
+            when=call.when,
+            info=info,
+            key=call.options.idempotency_key,
+            schema=self._target.schema,
+        )
+
+    async def _body(self, run: RunKey, call: _Call) -> Body | None:
+        """The bytes as they go into the message: large ones are put away first, under their digest."""
+        data = call.data
+        if len(data) <= INLINE:
+            return Body(data) if data else None
+        name = hashlib.sha256(data).hexdigest()
+        payloads = self._scope.backend.payloads
+        claim = await read(lambda: payloads.put(run.run_id, "in", name, data), call.deadline, "storing the payload")
+        return Body(claim=claim)
+
+    async def _store(self, run: RunKey, message: Outgoing, deadline: Deadline) -> _Stored:
+        """Store a message whose subject must be empty, again and again until it is answered or time is up."""
+        pauses: Pauses | None = None
+        sent = False
+        while True:
+            one_try = min(deadline.seconds / _TRIES, deadline.left)
+            try:
+                await self._broker.store(message, expected=0, timeout=timedelta(seconds=one_try))
+                return _Stored.NEW
+            except WrongRevision:
+                return _Stored.UNCLEAR if sent else _Stored.THERE
+            except AnswerUnknown as error:
+                sent = True
+                cause: Exception = error
+            except BrokerUnavailable as error:
+                cause = error
+            if pauses is None:
+                pauses = Pauses(Deadline(min(deadline.left, _REPEAT_FOR)))
+            if not await pauses.another_try():
+                break
+        raise _unanswered(run, deadline, cause, sent=sent) from cause
+
+
+def compose(
+    project: str,
+    run: RunKey,
+    body: Body | None,
+    *,
+    when: Timing,
+    info: TriggerInfo,
+    key: str | None = None,
+    schema: str | None = None,
+) -> Outgoing:
+    """The message that asks for a run: its trigger, or the schedule that will fire it."""
+    described: dict[str, Any] = {
+        "info": info,
+        "key": key,
+        "scheduled_for": when.scheduled_for,
+        "start_deadline": when.start_deadline,
+        "expires_in": when.expires_in,
+        "payload_schema": schema,
+    }
+    if when.due_at is None:
+        return headers.trigger_message(project, run, body, **described)
+    return headers.delayed_message(project, run, when.due_at, body, **described)
+
+
+def _fresh_id() -> str:
+    return fresh_run_id(time.time_ns() // 1_000_000, os.urandom(10))
+
+
+def _refused(run: RunKey, key: str) -> DuplicateRun:
+    return DuplicateRun(f"key {key!r} already has run {run.run_id} of {run.address}", run.run_id)
+
+
+def _unanswered(
+    run: RunKey, deadline: Deadline, cause: Exception, *, sent: bool
+) -> BrokerUnavailable | TriggerUnconfirmed:
+    if sent:
+        return TriggerUnconfirmed(
+            f"run {run} was sent and not confirmed within {deadline.seconds:g} s: it may be stored; "
+            "look with client.run(...), or repeat the call if it had a key",
+            run.run_id,
+        )
+    return BrokerUnavailable(f"run {run} was not stored within {deadline.seconds:g} s: {cause}")

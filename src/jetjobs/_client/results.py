@@ -1,0 +1,53 @@
+"""A result as the handler's return type, where one is declared that a plain value isn't already."""
+
+from __future__ import annotations
+
+import dataclasses
+import typing
+from collections.abc import Callable
+from enum import Enum
+from typing import Any, TypeVar, cast
+
+from pydantic import BaseModel, PydanticSchemaGenerationError, PydanticUserError, TypeAdapter, ValidationError
+
+from jetjobs.errors import PayloadInvalidError
+from jetjobs.job import Job
+
+R = TypeVar("R")
+
+
+def result_reader(job: Job[Any, R]) -> Callable[[Any], R] | None:
+    """Turns a decoded result into what the handler returned; `None` when decoded values are that already.
+
+    Models, dataclasses, named tuples and enums were stored as what they are made of, and are made again.
+    """
+    try:
+        declared: Any = typing.get_type_hints(job.handler, include_extras=True).get("return")
+    except (NameError, TypeError, AttributeError):  # an annotation only a type checker can read
+        return None
+    if not _is_made_again(declared):
+        return None
+    try:
+        adapter: TypeAdapter[R] = TypeAdapter(declared)
+    except (PydanticSchemaGenerationError, PydanticUserError):
+        return None
+
+    def read(value: Any) -> R:
+        try:
+            return adapter.validate_python(value)
+        except ValidationError as error:
+            raise PayloadInvalidError(
+                f"the result of {job.address} doesn't fit {declared!r}: {error.error_count()} fields differ; "
+                "the run's record has the plain value"
+            ) from None
+
+    return read
+
+
+def _is_made_again(declared: Any) -> bool:
+    """Whether a type, or one inside it, is stored as something else."""
+    if isinstance(declared, type) and not typing.get_origin(declared):
+        kind = cast("type[Any]", declared)
+        is_named_tuple = issubclass(kind, tuple) and hasattr(cast("Any", kind), "_fields")
+        return is_named_tuple or issubclass(kind, (BaseModel, Enum)) or dataclasses.is_dataclass(declared)
+    return any(_is_made_again(part) for part in typing.get_args(declared))

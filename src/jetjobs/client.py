@@ -1,0 +1,183 @@
+"""`JobClient`: trigger jobs and follow their runs, from a host's own process or from any other service.
+
+A client creates nothing on the broker: it works with a user who may only store triggers and read. What it finds
+missing it names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from types import TracebackType
+from typing import Any, Self, TypeVar, overload
+
+from jetjobs._client.binding import ClientBinding
+from jetjobs._client.handle import JobHandle as JobHandle
+from jetjobs._client.job_run import JobRun as JobRun
+from jetjobs._client.lookup import JobLookup
+from jetjobs._client.many import JobName, trigger_many
+from jetjobs._client.many import TriggerError as TriggerError
+from jetjobs._client.many import TriggerRequest as TriggerRequest
+from jetjobs._client.publishing import Triggered
+from jetjobs._client.scope import Scope, seconds
+from jetjobs._client.views import HostsView, JobsView, RunsView
+from jetjobs._core.cancelling import CancelOutcome as CancelOutcome
+from jetjobs._core.cancelling import CancelResult as CancelResult
+from jetjobs._core.durations import DurationLike
+from jetjobs._core.models import JobAddress, RunKey
+from jetjobs._core.names import check_address, check_project, split_address
+from jetjobs._core.run_ids import safe_run_id
+from jetjobs._nats import open_backend
+from jetjobs._ports import Backend
+from jetjobs.errors import ClientError, ConfigError
+from jetjobs.job import Job
+from jetjobs.module import Module
+
+P = TypeVar("P")
+R = TypeVar("R")
+
+
+class JobClient:
+    """Triggers jobs of one project and follows their runs.
+
+    ```python
+    async with JobClient("nats://localhost:4222", project="shop") as client:
+        run = await client.get_job("billing", "send_invoice").trigger({"id": 7}, idempotency_key="inv-7")
+        print(await run.result(timeout="30s"))
+    ```
+
+    `nats` is a URL, connect options, or an open nats-py client, which stays open. `modules` are bound while the
+    client is open, so that their jobs' own `trigger` works too. `timeout` ends every call that gives none of its own.
+    Belongs to the event loop it was connected on.
+    """
+
+    def __init__(
+        self,
+        nats: Any = None,
+        *,
+        project: str | None = None,
+        modules: Iterable[Module] = (),
+        timeout: DurationLike = "10s",
+        backend: Backend | None = None,
+    ) -> None:
+        self._nats = nats
+        self._project = _project(project, backend)
+        self._modules = tuple(modules)
+        self._timeout = seconds(timeout, "timeout")
+        self._given = backend
+        self._scope: Scope | None = None
+        self._binding: ClientBinding | None = None
+        self._handles: dict[JobAddress | int, JobHandle[Any, Any]] = {}
+        self.runs = RunsView(self._open)
+        self.jobs = JobsView(self._open)
+        self.hosts = HostsView(self._open)
+
+    @property
+    def project(self) -> str:
+        """Name of the project."""
+        return self._project
+
+    async def connect(self) -> None:
+        """Connect, and bind the modules. Idempotent.
+
+        Raises:
+            BrokerUnavailable, AccessDenied: not reachable within the client's timeout, or not let in.
+            AmbiguousHostError: later, from a job bound to two projects.
+        """
+        if self._scope is not None:
+            return
+        backend = self._given
+        if backend is None:
+            backend = await open_backend(self._nats or "nats://127.0.0.1:4222", self._project, name="jetjobs client")
+        self._scope = Scope(
+            backend,
+            self._project,
+            self._timeout,
+            64 * 1024 * 1024,
+            JobLookup(backend.catalog, self._project),
+        )
+        self._binding = ClientBinding(self._scope, self.get_job)
+        for module in self._modules:
+            module.bind(self._binding)
+
+    async def close(self) -> None:
+        """Unbind the modules and let go of the connection. Idempotent."""
+        scope, self._scope = self._scope, None
+        if self._binding is not None:
+            for module in self._modules:
+                module.unbind(self._binding)
+            self._binding = None
+        self._handles.clear()
+        if scope is not None and self._given is None:
+            await scope.backend.close()
+
+    async def __aenter__(self) -> Self:
+        await self.connect()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    @overload
+    def get_job(self, module: Job[P, R]) -> JobHandle[P, R]: ...
+    @overload
+    def get_job(self, module: str, job: str | None = None) -> JobHandle[Any, Any]: ...
+    def get_job(self, module: Job[Any, Any] | str, job: str | None = None) -> JobHandle[Any, Any]:
+        """A job to trigger: by its `Job`, typed through and through; by two names; or as `"module.job"`.
+
+        Nothing is looked up yet.
+
+        Raises:
+            InvalidNameError: no job can be called so.
+        """
+        declared = module if isinstance(module, Job) else None
+        if declared is not None:
+            address = declared.address
+        else:
+            address = split_address(module) if job is None else check_address(module, job)
+        key: JobAddress | int = address if declared is None else id(declared)
+        found = self._handles.get(key)
+        if found is None:
+            found = self._handles[key] = JobHandle(self._open(), address, declared)
+        return found
+
+    async def trigger_many(
+        self, requests: Iterable[TriggerRequest], *, timeout: DurationLike | None = None
+    ) -> list[JobRun[Any] | TriggerError]:
+        """A run, or what went wrong, for each request in their order; one bad request spoils no other.
+
+        `timeout` counts from the last trigger confirmed: after so long without one, what is left is not sent.
+        """
+        patience = self._timeout if timeout is None else seconds(timeout, "timeout")
+        self._open()
+        return await trigger_many(requests, self._find, patience)
+
+    def run(self, module: str, job: str, run_id: str) -> JobRun[Any]:
+        """A run by its names, to follow or to cancel; nothing is read yet.
+
+        Raises:
+            InvalidNameError: no run can be called so.
+        """
+        return JobRun(self._open(), Triggered(RunKey(*check_address(module, job), safe_run_id(run_id))))
+
+    def _find(self, job: JobName) -> JobHandle[Any, Any]:
+        return self.get_job(*job) if isinstance(job, tuple) else self.get_job(job)
+
+    def _open(self) -> Scope:
+        if self._scope is None:
+            raise ClientError(
+                "this client is not connected; write `async with JobClient(...) as client:`, "
+                "or call `await client.connect()` first"
+            )
+        return self._scope
+
+
+def _project(project: str | None, backend: Backend | None) -> str:
+    if project is None and backend is not None:
+        return backend.broker.project
+    if project is None:
+        raise ConfigError(
+            "a client needs to know its project: write JobClient(..., project='shop'), or set JETJOBS_PROJECT"
+        )
+    return check_project(project)
