@@ -11,7 +11,7 @@ from typing import assert_never
 
 from jetjobs._core.delivery import EXPIRED, KEPT_ATTEMPTS
 from jetjobs._core.lifecycle import Event, advance
-from jetjobs._core.models import Attempt, Body, RunError, RunRecord, RunStatus
+from jetjobs._core.models import Attempt, Body, RunError, RunRecord
 from jetjobs._core.policy import JobPolicy
 from jetjobs._core.retry import MAX_INTERRUPTIONS, backoff_delay, fits, later
 
@@ -82,6 +82,7 @@ def settle(record: RunRecord, ending: Ending, rules: CompletionRules, now: datet
     """The record after an attempt; `record` is RUNNING and mine, `now` is broker time.
 
     >>> from datetime import UTC
+    >>> from jetjobs._core.models import RunStatus
     >>> running = RunRecord("r", "m", "j", RunStatus.RUNNING, starts=1)
     >>> settle(running, Returned(), CompletionRules("h", JobPolicy()), datetime.now(UTC)).status.value
     'SUCCEEDED'
@@ -91,28 +92,37 @@ def settle(record: RunRecord, ending: Ending, rules: CompletionRules, now: datet
             return _end(record, Event.SUCCEED, rules, now, result_body=result)
         case Skipped(reason):
             return _end(record, Event.SKIP, rules, now, skip_reason=reason)
-        case _ if record.cancel_asked:
-            return _end(record, Event.CANCEL, rules, now, error=_error_of(ending))
         case Cancelled():
-            return _end(record, Event.CANCEL, rules, now)
+            return _end(record, Event.CANCEL, rules, now, error=None)
+        case _ if record.cancel_asked:
+            # No further attempt, whatever the handler made of it.
+            error = ending.error if isinstance(ending, Raised | TimedOut | ShutDown) else None
+            return _end(record, Event.CANCEL, rules, now, error=error)
+        case _:
+            return _unfinished(record, ending, rules, now)
+
+
+def _unfinished(
+    record: RunRecord, ending: Returned | Raised | TimedOut | Snoozed | ShutDown, rules: CompletionRules, now: datetime
+) -> RunRecord:
+    """The record after an attempt that may get another one."""
+    match ending:
         case Returned(result):
             error = RunError("TimedOut", "the handler returned after its timeout")
             return _failed(record, TimedOut(error), rules, now, result_body=result)
         case Raised() | TimedOut():
             return _failed(record, ending, rules, now)
         case Snoozed(delay):
-            return _snoozed(record, delay, rules, now)
+            return _waiting(record, later(now, delay), rules, now, outcome="SNOOZED", snoozes=record.snoozes + 1)
         case ShutDown(error):
             return _shut_down(record, error, rules, now)
         case _:
             assert_never(ending)
 
 
-def _error_of(ending: Ending) -> RunError | None:
-    return ending.error if isinstance(ending, Raised | TimedOut | ShutDown) else None
-
-
-def _noted(record: RunRecord, outcome: str, error: RunError | None, rules: CompletionRules, now: datetime) -> tuple[Attempt, ...]:
+def _noted(
+    record: RunRecord, rules: CompletionRules, now: datetime, *, outcome: str, error: RunError | None
+) -> tuple[Attempt, ...]:
     # A traceback is kept once, on the record itself: twenty attempts must not crowd out the logs.
     brief = RunError(error.type, error.message) if error is not None else None
     done = Attempt(record.attempt, rules.host_id, record.started_at, now, outcome, brief)
@@ -121,8 +131,8 @@ def _noted(record: RunRecord, outcome: str, error: RunError | None, rules: Compl
 
 def _end(record: RunRecord, event: Event, rules: CompletionRules, now: datetime, **changes: object) -> RunRecord:
     error = changes.get("error")
-    outcome = _OUTCOME[event]
-    attempts = _noted(record, outcome, error if isinstance(error, RunError) else None, rules, now)
+    known = error if isinstance(error, RunError) else None
+    attempts = _noted(record, rules, now, outcome=_OUTCOME[event], error=known)
     if event in {Event.SUCCEED, Event.SKIP}:
         changes["error"] = None  # An earlier attempt's: it stays among the attempts.
     return advance(record, event, finished_at=now, heartbeat_at=now, attempts=attempts, **changes)
@@ -148,16 +158,17 @@ def _failed(
     if after is None:
         after = backoff_delay(rules.policy.backoff, record.attempt, rules.roll)
     retry_at = later(now, after)
-    return _waiting(record, retry_at, _OUTCOME[event], ending.error, rules, now)
+    return _waiting(record, retry_at, rules, now, outcome=_OUTCOME[event], error=ending.error)
 
 
 def _waiting(
     record: RunRecord,
     retry_at: datetime,
-    outcome: str,
-    error: RunError | None,
     rules: CompletionRules,
     now: datetime,
+    *,
+    outcome: str,
+    error: RunError | None = None,
     **changes: object,
 ) -> RunRecord:
     """The record that waits for its next turn, or FAILED when it would expire before."""
@@ -173,20 +184,17 @@ def _waiting(
         retry_at=retry_at,
         heartbeat_at=now,
         error=error if error is not None else record.error,
-        attempts=_noted(record, outcome, error, rules, now),
+        attempts=_noted(record, rules, now, outcome=outcome, error=error),
         **changes,
     )
-
-
-def _snoozed(record: RunRecord, delay: timedelta, rules: CompletionRules, now: datetime) -> RunRecord:
-    return _waiting(record, later(now, delay), "SNOOZED", None, rules, now, snoozes=record.snoozes + 1)
 
 
 def _shut_down(record: RunRecord, error: RunError, rules: CompletionRules, now: datetime) -> RunRecord:
     if rules.policy.on_shutdown == "fail" or record.max_attempts == 1:
         return _end(record, Event.FAIL, rules, now, error=error)
-    if record.interruptions >= MAX_INTERRUPTIONS:
-        if record.attempt >= record.max_attempts:
-            return _end(record, Event.FAIL, rules, now, error=error)
-        return _waiting(record, now, "INTERRUPTED", error, rules, now)
-    return _waiting(record, now, "INTERRUPTED", error, rules, now, interruptions=record.interruptions + 1)
+    if record.interruptions < MAX_INTERRUPTIONS:
+        free = record.interruptions + 1
+        return _waiting(record, now, rules, now, outcome="INTERRUPTED", error=error, interruptions=free)
+    if record.attempt >= record.max_attempts:
+        return _end(record, Event.FAIL, rules, now, error=error)
+    return _waiting(record, now, rules, now, outcome="INTERRUPTED", error=error)

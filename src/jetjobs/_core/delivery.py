@@ -122,12 +122,12 @@ def decide(
     if situation.held_here:
         return Drop("this process holds the run")
     if record is None:
-        return _first_start(trigger, situation, rules, now)
+        return _first_start(trigger, situation, rules=rules, now=now)
     if record.status.is_terminal:
         return _of_ended_run(record, trigger, situation, rules)
     if record.status is RunStatus.RETRYING:
-        return _of_waiting_run(record, trigger, situation, rules, now)
-    return _of_running_run(record, trigger, situation, rules, now)
+        return _of_waiting_run(record, trigger, situation, rules=rules, now=now)
+    return _of_running_run(record, trigger, situation, rules=rules, now=now)
 
 
 def expiry_of(trigger: Trigger, rules: DeliveryRules) -> datetime:
@@ -150,7 +150,7 @@ def lost_attempt(record: RunRecord) -> tuple[Attempt, ...]:
     return (*record.attempts, lost)[-KEPT_ATTEMPTS:]
 
 
-def _first_start(trigger: Trigger, situation: Situation, rules: DeliveryRules, now: datetime) -> Action:
+def _first_start(trigger: Trigger, situation: Situation, *, rules: DeliveryRules, now: datetime) -> Action:
     expires_at = expiry_of(trigger, rules)
     info = trigger.info
     record = RunRecord(
@@ -220,7 +220,7 @@ def _ask(owner: Owner, record: RunRecord, situation: Situation, rules: DeliveryR
 
 
 def _of_running_run(
-    record: RunRecord, trigger: Trigger, situation: Situation, rules: DeliveryRules, now: datetime
+    record: RunRecord, trigger: Trigger, situation: Situation, *, rules: DeliveryRules, now: datetime
 ) -> Action:
     owner = record.owner
     if owner is None or not owner.is_message(trigger.sequence, trigger.stored_at):
@@ -233,14 +233,16 @@ def _of_running_run(
     ended = _ended_instead(record, rules, now)
     if ended is not None:
         return Write(ended, "ack")
+    return _take_over(record, trigger, situation, rules=rules, now=now)
+
+
+def _take_over(
+    record: RunRecord, trigger: Trigger, situation: Situation, *, rules: DeliveryRules, now: datetime
+) -> Action:
     if situation.since_connected < rules.ack_wait:
         return Drop("connected a moment ago: the owner gets one ack wait to come back")
     if record.attempt < record.max_attempts:
-        return Write(_claim(record, trigger, situation, rules, now), "start")
-    return _without_attempts(record, rules, now)
-
-
-def _without_attempts(record: RunRecord, rules: DeliveryRules, now: datetime) -> Action:
+        return Write(_claim(record, trigger, situation, rules=rules, now=now), "start")
     seen = record.heartbeat_at or record.started_at
     if seen is not None and now - seen <= 2 * rules.ack_wait:
         return Drop("the last attempt may still be alive")
@@ -289,7 +291,7 @@ def _expired(record: RunRecord, rules: DeliveryRules, now: datetime) -> bool:
 
 
 def _of_waiting_run(
-    record: RunRecord, trigger: Trigger, situation: Situation, rules: DeliveryRules, now: datetime
+    record: RunRecord, trigger: Trigger, situation: Situation, *, rules: DeliveryRules, now: datetime
 ) -> Action:
     if trigger.turn > record.turn:
         return ReadAgain()
@@ -301,11 +303,11 @@ def _of_waiting_run(
     ended = _ended_instead(record, rules, now)
     if ended is not None:
         return Write(ended, "ack")
-    return Write(_claim(record, trigger, situation, rules, now), "start")
+    return Write(_claim(record, trigger, situation, rules=rules, now=now), "start")
 
 
 def _claim(
-    record: RunRecord, trigger: Trigger, situation: Situation, rules: DeliveryRules, now: datetime
+    record: RunRecord, trigger: Trigger, situation: Situation, *, rules: DeliveryRules, now: datetime
 ) -> RunRecord:
     return advance(
         record,
