@@ -126,7 +126,8 @@ class Connection:
             try:
                 async with asyncio.timeout(timeout):
                     await waiting
-                return
+                if not self.is_closed:
+                    return
             except TimeoutError:
                 pass
             finally:

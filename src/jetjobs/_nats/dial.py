@@ -93,14 +93,12 @@ def _add_tls(options: dict[str, Any]) -> None:
 def _check_credentials(options: Mapping[str, Any]) -> None:
     """Refuse what nats-py would stumble over: it reads a credentials file without a JWT for ever."""
     creds, seed = options.get("user_credentials"), options.get("nkeys_seed")
-    if not (creds or seed or options.get("nkeys_seed_str")):
-        return
-    if find_spec("nkeys") is None:
-        raise ConfigError("credentials files and nkeys need the package nkeys: pip install 'jetjobs[nkeys]'")
     if isinstance(creds, (str, Path)):
         _must_hold(Path(creds), "BEGIN NATS USER JWT", "BEGIN USER NKEY SEED")
     if isinstance(seed, (str, Path)):
         _must_hold(Path(seed))
+    if (creds or seed or options.get("nkeys_seed_str")) and find_spec("nkeys") is None:
+        raise ConfigError("credentials files and nkeys need the package nkeys: pip install 'jetjobs[nkeys]'")
 
 
 def _must_hold(path: Path, *markers: str) -> None:
