@@ -28,6 +28,8 @@ OUTSTANDING: Final = 4096
 
 # Deadlines are kept to this many seconds: one timer for all, and only while something is outstanding.
 _SWEEP: Final = 0.05
+_STORED: Final = b'{"stream":'
+_SEQUENCE_IS: Final = b'"seq":'
 _HEADER_FRAME: Final = len("NATS/1.0\r\n") + len("\r\n")
 _HEADER_LINE: Final = len(": ") + len("\r\n")
 
@@ -83,11 +85,11 @@ class PipelinedWriter:
             await self._admit(deadline)
         message = await self._send(subject, data, headers, deadline)
         answer = message.data
-        # {"stream":"S", "seq":7} in nearly every case; a duplicate, a domain or an error goes to JSON.
-        at = answer.find(b'"seq":')
-        if at > 0:
+        # {"stream":"S", "seq":7} in nearly every case; a duplicate, a domain or an error (which has a
+        # "seq":0 too) goes to JSON.
+        if answer.startswith(_STORED):
             try:
-                return int(answer[at + 6 : -1])
+                return int(answer[answer.find(_SEQUENCE_IS) + 6 : -1])
             except ValueError:
                 pass
         return _sequence(message, subject)
