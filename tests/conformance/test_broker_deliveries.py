@@ -201,7 +201,7 @@ class TestAnswers:
         assert taken.seen == [(b"a", 1), (b"a", 2)]
         assert broker.now() - stored < ACK_WAIT
 
-    async def test_a_nak_with_a_delay_keeps_its_slot_meanwhile(self, broker: Broker, world: World, taken: Takings):
+    async def test_a_nak_with_a_delay_keeps_its_slot_meanwhile(self, broker: Broker, taken: Takings):
         await consume(broker, taken, limit=1, allow=5)
         await store(broker, b"a", b"b")
         (await taken.reach(1))[0].nak(timedelta(seconds=0.5))

@@ -21,8 +21,8 @@ def broker(backend: Backend) -> Broker:
     return backend.broker
 
 
-def trigger(broker: Broker, run: RunKey = RUN, body: bytes = b"body", **headers: str) -> Outgoing:
-    return Outgoing(names.trigger_subject(broker.project, run), headers, body)
+def trigger(broker: Broker, run: RunKey = RUN, body: bytes = b"body") -> Outgoing:
+    return Outgoing(names.trigger_subject(broker.project, run), {}, body)
 
 
 def at(instant: datetime) -> str:
@@ -51,8 +51,9 @@ def within(headers: Mapping[str, str], wanted: Mapping[str, str]) -> bool:
 class TestStore:
     async def test_sequences_rise_and_the_newest_message_is_read_back(self, broker: Broker):
         headers = {"Jetjobs-Turn": "1", "X-Other": "a b"}
-        first = await broker.store(trigger(broker, body=b"one", **headers))
-        second = await broker.store(trigger(broker, body=b"\0\xfftwo", **headers))
+        subject = names.trigger_subject(broker.project, RUN)
+        first = await broker.store(Outgoing(subject, headers, b"one"))
+        second = await broker.store(Outgoing(subject, headers, b"\0\xfftwo"))
         assert second > first > 0
         message = await broker.last(names.trigger_subject(broker.project, RUN))
         assert message is not None
@@ -124,6 +125,20 @@ class TestLast:
             waiting = await broker.last(pattern)
             assert waiting is not None
             assert waiting.data == b"3"
+
+
+class TestMessage:
+    async def test_it_is_found_by_its_sequence_until_it_has_gone(self, broker: Broker):
+        first = await broker.store(trigger(broker, body=b"one"))
+        second = await broker.store(trigger(broker, body=b"two"))
+        message = await broker.message(first)
+        assert message is not None
+        assert (message.sequence, message.data, message.num_delivered) == (first, b"one", 0)
+        assert message.subject == names.trigger_subject(broker.project, RUN)
+        assert await broker.message(second) == await broker.last(message.subject)
+        await broker.purge(message.subject, up_to=first)
+        assert await broker.message(first) is None
+        assert await broker.message(second + 1) is None
 
 
 class TestPurge:

@@ -66,7 +66,17 @@ async def test_jobs_come_by_module_and_job(catalog: Catalog):
 
 def host(backend: Backend, host_id: str) -> HostPresence:
     at = backend.broker.now().replace(microsecond=0)
-    return HostPresence(host_id, "box", 42, "1.2", at, at, ("billing.send",), 3, {"billing.send": "d1"})
+    return HostPresence(
+        host_id,
+        "box",
+        42,
+        version="1.2",
+        started_at=at,
+        seen_at=at,
+        jobs=("billing.send",),
+        running=3,
+        descriptors={"billing.send": "d1"},
+    )
 
 
 async def test_a_host_is_listed_until_it_leaves(catalog: Catalog, backend: Backend):

@@ -132,9 +132,11 @@ class NatsWorld:
         self._backends: list[Backend] = []
 
     async def connect(self) -> Backend:
-        from jetjobs._nats import connect_backend
+        from jetjobs._nats import open_backend
+        from jetjobs._nats.provision import ProvisionSettings
 
-        backend = await connect_backend(self.url, self.project, ack_wait=ACK_WAIT)
+        settings = ProvisionSettings(ack_wait=ACK_WAIT)
+        backend = await open_backend(self.url, self.project, settings, name="conformance")
         self._backends.append(backend)
         return backend
 

@@ -83,6 +83,10 @@ class MemoryBroker:
         """The newest message on a subject, wildcards allowed."""
         return await self.link.call(lambda: self._stream.last(subject))
 
+    async def message(self, sequence: int) -> Message | None:
+        """The message with that sequence, while it is stored."""
+        return await self.link.call(lambda: self._stream.get(sequence))
+
     async def purge(self, subject: str, *, up_to: int) -> int:
         """Remove a subject's messages with sequences up to `up_to`; returns how many went."""
         return await self.link.call(lambda: self._stream.purge(subject, up_to=up_to))
