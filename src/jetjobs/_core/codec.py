@@ -16,41 +16,34 @@ code type      data
 Models, dataclasses, named tuples and enums become what they are made of, tuples become lists, frozen sets sets.
 
 `encode` first lets C pack what is evidently fine. Whatever makes that doubtful (an unknown type, a key, a depth,
-bytes that may be a NaN) sends the whole value to `_plain`, the one place that refuses, and knows the path.
+bytes that may be a NaN) sends the whole value to `plain`, the one place that refuses, and knows the path.
 """
 
 from __future__ import annotations
 
 import base64
-import dataclasses
 import hashlib
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from datetime import date, datetime, timedelta
 from decimal import Decimal
-from enum import Enum
 from functools import partial
 from typing import Any, Final, Literal, NoReturn, cast
 from uuid import UUID
 
 import msgpack
-from pydantic import BaseModel, Secret, SecretBytes, SecretStr
 
 from jetjobs._core.leaves import READERS, SET, WRITERS, write_float, write_int
+from jetjobs._core.plain import MAX_DEPTH, SURE, packb, plain, shown
 from jetjobs.errors import PayloadError, PayloadInvalidError
 
-MAX_DEPTH: Final = 100
-
-_SURE: Final = frozenset({bool, type(None), bytes})
-_ATOMS: Final = _SURE | {bytearray, int, float, str, datetime, date, timedelta, Decimal, UUID}
+_ATOMS: Final = SURE | {bytearray, int, float, str, datetime, date, timedelta, Decimal, UUID}
+_type_of: Final = cast("Callable[[object], Any]", type)  # the type checker reads type(Any) as unknown
 _STR_ONLY: Final = frozenset({str})
+_unpack: Final = cast("Callable[..., Any]", msgpack.unpackb)
 _NAN: Final = re.compile(rb"\xcb[\x7f\xff][\xf0-\xff]")
 _BAD_DATA: Final = (ValueError, TypeError, ArithmeticError, LookupError, RecursionError, MemoryError)
-_WRITE: Final = (
-    "write None, bool, int, float, str, bytes, list, dict, datetime, date, timedelta, Decimal, UUID, set, "
-    "a pydantic model, a dataclass or an enum"
-)
 
 
 # ------------------------------------------------------------------------------------------------ encode
@@ -63,21 +56,16 @@ def encode(value: object, *, path: str = "payload") -> bytes:
         PayloadError: it can't be stored; names the path to the part, as in `payload["x"][0]`, and what to write.
     """
     try:
-        data = _packb(value, default=_leaf)
+        data = packb(value, default=_leaf)
         if _well_formed(value) and not _may_hold_nan(data):
             return data
     except (_DoubtfulError, ValueError, TypeError, OverflowError, RecursionError, BufferError):
         pass
-    return _packb(_plain(value, path))
+    return packb(plain(value, path))
 
 
 class _DoubtfulError(Exception):
-    """Not evidently fine: let `_plain` decide."""
-
-
-def _packb(value: object, default: Callable[[Any], object] | None = None) -> bytes:
-    # A new packer each time: a shared one breaks when `default` is entered twice or threads change inside it.
-    return cast("bytes", msgpack.packb(value, default=default, strict_types=True))
+    """Not evidently fine: let `plain` decide."""
 
 
 def _leaf(value: object) -> object:
@@ -96,7 +84,7 @@ def _well_formed(value: object) -> bool:
     for _ in range(MAX_DEPTH + 1):
         deeper: list[Any] = []
         for part in level:
-            kind = type(part)
+            kind = _type_of(part)
             if kind is dict:
                 if not _STR_ONLY.issuperset(map(type, part)):
                     return False
@@ -116,96 +104,6 @@ def _may_hold_nan(data: bytes) -> bool:
     return (b"\xcb\x7f" in data or b"\xcb\xff" in data) and _NAN.search(data) is not None
 
 
-def _plain(value: object, path: str, above: tuple[int, ...] = ()) -> Any:
-    """The value made of nothing but what msgpack knows, or the refusal of the part that can't be."""
-    kind = type(value)
-    if kind in _SURE:
-        return value
-    write = WRITERS.get(kind) or next((write for base, write in WRITERS.items() if isinstance(value, base)), None)
-    if write is not None and not isinstance(value, Enum):
-        try:
-            return write(value)
-        except ValueError as error:
-            _refuse(path, f"is {_shown(value)}, which can't be stored: {error}")
-    if id(value) in above:
-        _refuse(path, "contains itself; store a value that ends")
-    if len(above) >= MAX_DEPTH:
-        _refuse(path, f"is nested deeper than {MAX_DEPTH} levels; store a flatter value")
-    return _plain_parts(value, path, (*above, id(value)))
-
-
-def _plain_parts(value: object, path: str, above: tuple[int, ...]) -> Any:
-    match value:
-        case Enum():
-            return _plain(value.value, path, above)
-        case dict():
-            return _plain_dict(cast("dict[object, object]", value), path, above)
-        case list() | tuple():
-            return _plain_list(cast("Iterable[object]", value), path, above)
-        case set() | frozenset():
-            return _plain_set(cast("Iterable[object]", value), path, above)
-        case BaseModel():
-            return _plain(_dumped(value, path), path, above)
-        case SecretStr() | SecretBytes() | Secret():
-            _refuse(path, "is a secret, which would be stored in clear; store a reference to it instead")
-        case _ if dataclasses.is_dataclass(value) and not isinstance(value, type):
-            members = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
-            return _plain_dict(members, path, above)
-        case _:
-            pass
-    kind = type(value)
-    _refuse(path, f"is a {kind.__module__}.{kind.__qualname__}, which can't be stored; {_WRITE}")
-
-
-def _plain_dict(value: Mapping[Any, object], path: str, above: tuple[int, ...]) -> dict[str, Any]:
-    plain: dict[str, Any] = {}
-    for key, part in value.items():
-        if not isinstance(key, str):
-            _refuse(path, f"has the key {_shown(key)} of type {type(key).__name__}; keys must be str")
-        name = _plain(key.value if isinstance(key, Enum) else key, f"a key of {path}")
-        plain[name] = _plain(part, f"{path}[{_key(name)}]", above)
-    return plain
-
-
-def _plain_list(value: Iterable[object], path: str, above: tuple[int, ...]) -> list[Any]:
-    return [_plain(part, f"{path}[{index}]", above) for index, part in enumerate(value)]
-
-
-def _plain_set(value: Iterable[object], path: str, above: tuple[int, ...]) -> msgpack.ExtType:
-    parts = _plain_list(value, path, above)
-    if _holds_dict(parts):
-        _refuse(path, "is a set of models, which come back as dicts and fit no set; store a list of them")
-    return msgpack.ExtType(SET, _packb(parts))
-
-
-def _holds_dict(parts: Iterable[object]) -> bool:
-    return any(
-        isinstance(part, dict) or (isinstance(part, list) and _holds_dict(cast("list[object]", part))) for part in parts
-    )
-
-
-def _dumped(model: BaseModel, path: str) -> object:
-    try:
-        # By alias and for a round trip, because the handler's side validates what is stored.
-        return model.model_dump(mode="python", by_alias=True, round_trip=True)
-    except (ValueError, TypeError, RecursionError) as error:
-        _refuse(path, f"is a {type(model).__name__} that can't be dumped: {error}")
-
-
-def _refuse(path: str, why: str) -> NoReturn:
-    shown = path if len(path) <= 300 else f"{path[:200]}…{path[-60:]}"
-    raise PayloadError(f"{shown} {why}")
-
-
-def _key(name: str) -> str:
-    return json.dumps(name if len(name) <= 60 else name[:57] + "...", ensure_ascii=False)
-
-
-def _shown(value: object) -> str:
-    text = ascii(value)
-    return text if len(text) <= 60 else text[:57] + "..."
-
-
 # ------------------------------------------------------------------------------------------------ decode
 
 
@@ -220,7 +118,7 @@ def decode(data: bytes, encoding: Literal["msgpack", "json"] = "msgpack") -> Any
     try:
         value = _unpackb(data, 0) if encoding == "msgpack" else _read_json(data)
         if not _well_formed(value) or _DOUBTS[encoding](data):
-            _plain(value, "payload")
+            plain(value, "payload")
     except PayloadError as error:
         raise PayloadInvalidError(str(error)) from error
     except _BAD_DATA as error:
@@ -233,7 +131,7 @@ def decode(data: bytes, encoding: Literal["msgpack", "json"] = "msgpack") -> Any
 def _unpackb(data: bytes, depth: int) -> Any:
     # Inside a set everything must be hashable: tuples for lists, frozen sets for sets.
     hook = partial(_read_extension, depth)
-    return msgpack.unpackb(data, ext_hook=hook, timestamp=3, strict_map_key=True, use_list=depth == 0)
+    return _unpack(data, ext_hook=hook, timestamp=3, strict_map_key=True, use_list=depth == 0)
 
 
 def _read_extension(depth: int, code: int, data: bytes) -> object:
@@ -245,7 +143,8 @@ def _read_extension(depth: int, code: int, data: bytes) -> object:
     parts = _unpackb(data, depth + 1)
     if not isinstance(parts, tuple):
         raise TypeError("a set's data is no array")
-    return (frozenset if depth else set)(cast("tuple[object, ...]", parts))
+    members = cast("tuple[object, ...]", parts)
+    return frozenset(members) if depth else set(members)
 
 
 def _read_json(data: bytes) -> Any:
@@ -286,12 +185,12 @@ def digest(value: object) -> str:
     Raises:
         PayloadError: the value can't be stored.
     """
-    return hashlib.sha256(_packb(_canonical(value))).hexdigest()[:32]
+    return hashlib.sha256(packb(_canonical(value))).hexdigest()[:32]
 
 
 def _canonical(value: Any) -> Any:
-    kind: type = type(value)
-    if kind is str or kind is int or kind in _SURE:
+    kind = _type_of(value)
+    if kind is str or kind is int or kind in SURE:
         return value
     if kind is dict and _STR_ONLY.issuperset(map(type, value)):
         return {key: _canonical(value[key]) for key in sorted(value)}
@@ -300,7 +199,7 @@ def _canonical(value: Any) -> Any:
     if kind is float and value.is_integer() and -(2.0**63) <= value < 2.0**64:
         return int(value)
     if kind is set or kind is frozenset:
-        return msgpack.ExtType(SET, b"".join(sorted(_packb(_canonical(part)) for part in value)))
+        return msgpack.ExtType(SET, b"".join(sorted(packb(_canonical(part)) for part in value)))
     write = WRITERS.get(kind)
     return write(value) if write is not None else _canonical(decode(encode(value, path="value")))
 
@@ -311,7 +210,7 @@ def to_jsonable(value: Any) -> Any:
     >>> to_jsonable({"at": date(2026, 3, 1), "raw": b"AB"})
     {'at': '2026-03-01', 'raw': 'base64:QUI='}
     """
-    kind: type = type(value)
+    kind = _type_of(value)
     if kind in _JSON_ATOMS:
         return value
     if kind is dict:
@@ -324,7 +223,7 @@ def to_jsonable(value: Any) -> Any:
     try:
         return to_jsonable(decode(encode(value)))
     except PayloadError:
-        return _shown(value)
+        return shown(value)
 
 
 def _show_bytes(value: bytes) -> str:

@@ -56,7 +56,6 @@ JSON_TYPE: Final = "application/json"
 _CONTENT_TYPES: Final[dict[str, Literal["msgpack", "json"]]] = {MSGPACK_TYPE: "msgpack", JSON_TYPE: "json"}
 _MILLISECOND: Final = timedelta(milliseconds=1)
 _PLAIN_KEY: Final = "".join(map(chr, range(0x21, 0x7F))).replace("%", "")
-_MAX_TURN: Final = 1_000_000_000
 _FAULTS: Final = (ValueError, TypeError, LookupError, OverflowError, RecursionError)
 
 
@@ -166,8 +165,12 @@ def write_key(key: str) -> str:
 
 
 def read_key(text: str) -> str:
-    """The key in a header's value."""
-    return unquote(text, errors="strict") if "%" in text else text
+    """The key in a header's value.
+
+    Raises:
+        ValueError: it can't be a key.
+    """
+    return names.check_key(unquote(text, errors="strict") if "%" in text else text)
 
 
 def write_info(info: TriggerInfo) -> str:
@@ -210,7 +213,10 @@ def read_trigger(project: str, message: Message) -> Trigger | BadTrigger:
                 found[reader[0]] = reader[1](value)
     except _FAULTS as error:
         return _bad(message, key, f"the header {name} can't be read: {error}"[:500])
-    body = _body(message, found.pop("encoding", None), found.pop("claim", None))
+    claim = found.pop("claim", None)
+    if claim is not None and not names.is_payload_subject(project, claim.subject):
+        return _bad(message, key, f"the header {PAYLOAD} names no subject of this project's payloads")
+    body = _body(message, found.pop("encoding", None), claim)
     return Trigger(
         key,
         body,
@@ -251,11 +257,11 @@ def _read_turn(text: str) -> int:
 
 
 def _read_span(text: str) -> timedelta:
-    return timedelta(milliseconds=_read_whole(text))
+    return timedelta(milliseconds=_read_whole(text))  # 12 digits are 31 years: safe to add to a date
 
 
 def _read_whole(text: str) -> int:
-    if not (text.isascii() and text.isdigit() and len(text) <= 15):
+    if not (text.isascii() and text.isdigit() and len(text) <= 12):
         raise ValueError(f"{text[:40]!a} is no whole number")
     return int(text)
 

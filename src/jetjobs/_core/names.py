@@ -312,3 +312,12 @@ def payload_subject(project: str, run_id: str, direction: Literal["in", "out"], 
 def payload_pattern(project: str, run_id: str) -> str:
     """All chunks of all bodies of a run."""
     return f"jetjobs.{project}.payload.{run_id}.>"
+
+
+def is_payload_subject(project: str, subject: str) -> bool:
+    """True for what `payload_subject` writes: a claim check from outside may name nothing else."""
+    match subject.split("."):
+        case ["jetjobs", owner, "payload", run_id, "in" | "out", name]:
+            return owner == project and is_run_id(run_id) and is_run_id(name)
+        case _:
+            return False

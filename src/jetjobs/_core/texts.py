@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import msgpack
 
@@ -26,7 +26,7 @@ def cut(text: str, limit: int) -> str:
     """The text, or its beginning and a mark that tells its length.
 
     >>> cut("x" * 3_000_000, 40)
-    'xxxxxxxxxx… [cut, 3000000 characters]'
+    'xxxxxxxxxxx… [cut, 3000000 characters]'
     """
     if len(text) <= limit and text.isascii():
         return text
@@ -85,6 +85,6 @@ def _short(value: object, limit: int) -> object:
 
 def _fits(fields: Mapping[str, Any]) -> bool:
     try:
-        return len(msgpack.packb(fields)) <= MAX_LOG_FIELDS
+        return len(cast("bytes", msgpack.packb(fields))) <= MAX_LOG_FIELDS
     except (ValueError, TypeError, OverflowError):
         return False

@@ -13,20 +13,19 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import msgpack
 
 from jetjobs._core.models import NOTHING, HostPresence, JobDescriptor, LogLine, RunError, RunRecord, TriggerInfo
 from jetjobs._core.shapes import (
-    DESCRIPTOR,
-    PRESENCE,
-    READ_FAULTS,
-    RECORD,
-    Spec,
-    members_of,
+    PACK_FAULTS,
+    Reader,
     pack,
-    shape_descriptor_parts,
+    read_descriptor,
+    read_presence,
+    read_record,
+    shape_descriptor,
     shape_presence,
     shape_record,
 )
@@ -36,13 +35,14 @@ from jetjobs._core.texts import log_line as log_line
 from jetjobs._core.texts import progress as progress
 from jetjobs._core.texts import reason as reason
 from jetjobs._core.texts import run_error as run_error
-from jetjobs.errors import PayloadError, PayloadInvalidError
+from jetjobs.errors import PayloadInvalidError
 
 VERSION: Final = 1
 MAX_RECORD: Final = 512 * 1024
 
 _MILLISECOND: Final = timedelta(milliseconds=1)
 _LOG_COST: Final = 64
+_READ_FAULTS: Final = (*PACK_FAULTS, LookupError, MemoryError, AttributeError)
 
 
 def pack_record(record: RunRecord) -> bytes:
@@ -123,8 +123,8 @@ _CUTS: Final[tuple[Callable[[RunRecord], RunRecord], ...]] = (_cut_logs, _cut_er
 
 
 def pack_descriptor(descriptor: JobDescriptor) -> bytes:
-    """A job's descriptor as bytes."""
-    shape = shape_descriptor_parts(descriptor)
+    """A job's descriptor as bytes; its timeout in whole milliseconds."""
+    shape = shape_descriptor(descriptor)
     if descriptor.timeout is not None:
         shape["timeout_ms"] = descriptor.timeout // _MILLISECOND
     return pack({**descriptor.extra, **shape, "v": VERSION})
@@ -141,7 +141,7 @@ def unpack_record(data: bytes) -> RunRecord:
     Raises:
         PayloadInvalidError: they are no record, or one of a newer version.
     """
-    return _unpack(data, "run record", RunRecord, RECORD)
+    return _unpack(data, "run record", read_record)
 
 
 def unpack_descriptor(data: bytes) -> JobDescriptor:
@@ -150,32 +150,24 @@ def unpack_descriptor(data: bytes) -> JobDescriptor:
     Raises:
         PayloadInvalidError: they are no descriptor, or one of a newer version.
     """
-    return _unpack(data, "job descriptor", JobDescriptor, DESCRIPTOR)
+    return _unpack(data, "job descriptor", read_descriptor)
 
 
 def unpack_presence(data: bytes) -> HostPresence:
-    """The presence in the bytes; fields unknown here are dropped, the host says everything anew each time.
+    """The presence in the bytes. Fields unknown here are dropped: a host says everything anew each time.
 
     Raises:
         PayloadInvalidError: they are no presence, or one of a newer version.
     """
-    return _unpack(data, "host's entry", HostPresence, PRESENCE)
+    return _unpack(data, "host's entry", read_presence)
 
 
-def _unpack(data: bytes, what: str, kind: type[Any], spec: Spec) -> Any:
+def _unpack(data: bytes, what: str, read: Reader) -> Any:
     try:
-        raw = msgpack.unpackb(data, timestamp=3, strict_map_key=True)
-        version = raw.pop("v", VERSION)
-        if type(version) is not int or version > VERSION:
-            raise PayloadInvalidError(
-                f"this {what} has version {version!r:.40}; this jetjobs reads up to {VERSION}: upgrade this process"
-            )
-        members, extra = members_of(spec, raw)
-        if extra and kind is not HostPresence:
-            pack(extra)  # what can't be written again would stop every later write
-            members["extra"] = extra
-        return kind(**members)
-    except PayloadInvalidError:
-        raise
-    except (*READ_FAULTS, PayloadError) as error:
+        raw = cast("dict[str, Any]", msgpack.unpackb(data, timestamp=3, strict_map_key=True))
+        if raw.get("v", VERSION) == VERSION:
+            return read(raw)
+        version = ascii(raw["v"])[:40]
+    except _READ_FAULTS as error:
         raise PayloadInvalidError(f"{len(data)} bytes are no {what}: {type(error).__name__} {error}"[:500]) from error
+    raise PayloadInvalidError(f"this {what} has version {version}, jetjobs here reads {VERSION}: upgrade this process")
