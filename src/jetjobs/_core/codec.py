@@ -25,7 +25,7 @@ import base64
 import hashlib
 import json
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from datetime import date, datetime, timedelta
 from decimal import Decimal
 from functools import partial
@@ -42,7 +42,7 @@ _ATOMS: Final = SURE | {bytearray, int, float, str, datetime, date, timedelta, D
 _type_of: Final = cast("Callable[[object], Any]", type)  # the type checker reads type(Any) as unknown
 _STR_ONLY: Final = frozenset({str})
 _unpack: Final = cast("Callable[..., Any]", msgpack.unpackb)
-_NAN: Final = re.compile(rb"\xcb[\x7f\xff][\xf0-\xff]")
+_NAN: Final = re.compile(rb"\xcb[\x7f\xff][\xf0-\xff]|\xca[\x7f\xff][\x80-\xff]")
 _BAD_DATA: Final = (ValueError, TypeError, ArithmeticError, LookupError, RecursionError, MemoryError)
 
 
@@ -81,7 +81,7 @@ def _leaf(value: object) -> object:
 def _well_formed(value: object) -> bool:
     """True when all keys are str, all containers plain, and nothing lies deeper than `MAX_DEPTH`."""
     level: list[Any] = [value]
-    for _ in range(MAX_DEPTH + 1):
+    for _ in range(MAX_DEPTH):
         deeper: list[Any] = []
         for part in level:
             kind = _type_of(part)
@@ -100,8 +100,9 @@ def _well_formed(value: object) -> bool:
 
 
 def _may_hold_nan(data: bytes) -> bool:
-    # NaN and infinity are CB 7F F… or CB FF F…. A text may hold the same bytes: then the walk finds nothing.
-    return (b"\xcb\x7f" in data or b"\xcb\xff" in data) and _NAN.search(data) is not None
+    # NaN and infinity are CB 7F F…, CB FF F…, or in four bytes CA 7F 8… and so on. A text may hold the same bytes: then
+    # the walk finds nothing. Most values hold neither 7F nor FF, which C sees at once.
+    return (b"\x7f" in data or b"\xff" in data) and _NAN.search(data) is not None
 
 
 # ------------------------------------------------------------------------------------------------ decode
@@ -185,7 +186,15 @@ def digest(value: object) -> str:
     Raises:
         PayloadError: the value can't be stored.
     """
-    return hashlib.sha256(packb(_canonical(value))).hexdigest()[:32]
+    try:
+        data = packb(_canonical(value))
+    except (ValueError, TypeError, OverflowError, RecursionError):
+        data = packb(_canonical(_stored(value)))
+    return hashlib.sha256(data).hexdigest()[:32]
+
+
+def _stored(value: object) -> Any:
+    return decode(encode(value, path="value"))
 
 
 def _canonical(value: Any) -> Any:
@@ -201,37 +210,41 @@ def _canonical(value: Any) -> Any:
     if kind is set or kind is frozenset:
         return msgpack.ExtType(SET, b"".join(sorted(packb(_canonical(part)) for part in value)))
     write = WRITERS.get(kind)
-    return write(value) if write is not None else _canonical(decode(encode(value, path="value")))
+    return write(value) if write is not None else _canonical(_stored(value))
 
 
-def to_jsonable(value: Any) -> Any:
+def to_jsonable(value: object) -> Any:
     """The value for people and JSON: texts for what JSON doesn't know, `repr` for what can't be stored at all.
 
     >>> to_jsonable({"at": date(2026, 3, 1), "raw": b"AB"})
     {'at': '2026-03-01', 'raw': 'base64:QUI='}
     """
+    return _jsonable(value, MAX_DEPTH)
+
+
+def _jsonable(value: Any, levels: int) -> Any:
     kind = _type_of(value)
     if kind in _JSON_ATOMS:
         return value
+    if levels < 0:
+        return "…"
     if kind is dict:
-        return {str(key): to_jsonable(part) for key, part in value.items()}
-    if kind is list or kind is tuple:
-        return [to_jsonable(part) for part in value]
-    show = _SHOWN.get(kind)
-    if show is not None:
-        return show(value)
+        return {str(key): _jsonable(part, levels - 1) for key, part in value.items()}
+    if kind is list or kind is tuple or kind is set or kind is frozenset:
+        parts = [_jsonable(part, levels - 1) for part in value]
+        return parts if kind is list or kind is tuple else sorted(parts, key=json.dumps)
+    return _SHOWN.get(kind, _show_other)(value)
+
+
+def _show_other(value: object) -> Any:
     try:
-        return to_jsonable(decode(encode(value)))
+        return to_jsonable(_stored(value))
     except PayloadError:
         return shown(value)
 
 
 def _show_bytes(value: bytes) -> str:
     return "base64:" + base64.b64encode(value).decode()
-
-
-def _show_set(value: Iterable[object]) -> list[Any]:
-    return sorted((to_jsonable(part) for part in value), key=json.dumps)
 
 
 _JSON_ATOMS: Final = frozenset({type(None), bool, int, str})
@@ -244,6 +257,4 @@ _SHOWN: Final[dict[type, Callable[[Any], Any]]] = {
     timedelta: timedelta.total_seconds,
     Decimal: str,
     UUID: str,
-    set: _show_set,
-    frozenset: _show_set,
 }
