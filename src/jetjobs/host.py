@@ -19,9 +19,16 @@ from jetjobs._client.lookup import JobLookup
 from jetjobs._client.scope import Scope
 from jetjobs._clock import SystemClock
 from jetjobs._engine.hosting import Hosting, Served
-from jetjobs._nats import open_backend
+from jetjobs._nats import OpenClient, open_backend
 from jetjobs._nats.provision import ProvisionSettings
-from jetjobs.config import HostSettings, connect_options, resolve_project
+from jetjobs.config import (
+    HostSettings,
+    HostSwitches,
+    connect_options,
+    resolve_host_settings,
+    resolve_project,
+    resolve_switches,
+)
 from jetjobs.errors import DuplicateJobError, HostError
 from jetjobs.module import Module
 
@@ -76,18 +83,16 @@ class JobHost:
         nats: Any = None,
         settings: HostSettings | None = None,
         version: str | None = None,
-        enabled: bool | None = None,
+        enabled: bool = True,
         disable: Iterable[str] = (),
-        schedules: bool | None = None,
+        schedules: bool = True,
         backend: Backend | None = None,
         clock: Clock | None = None,
     ) -> None:
         self.modules = _modules(modules)
         self.project = backend.broker.project if backend is not None else resolve_project(project)
-        self.settings = settings if settings is not None else HostSettings.resolve()
-        self.enabled = self.settings.enabled if enabled is None else enabled
-        self.schedules = self.settings.schedules if schedules is None else schedules
-        self.disable = (*disable, *self.settings.disable)
+        self.settings = resolve_host_settings(settings)
+        self.switches = resolve_switches(HostSwitches(enabled=enabled, disable=tuple(disable), schedules=schedules))
         self.version = version
         self.host_id = f"{_host_part()}-{os.getpid()}-{secrets.token_hex(4)}"
         self._nats = nats
@@ -117,7 +122,7 @@ class JobHost:
         """
         backend = await self._connect()
         self._bind(backend)
-        if not self.enabled:
+        if not self.switches.enabled:
             log.info("host_not_enabled", project=self.project)
             return
         try:
@@ -219,13 +224,13 @@ class JobHost:
         ]
 
     def _is_disabled(self, job: Job[Any, Any]) -> bool:
-        return any(fnmatchcase(str(job.address), pattern) for pattern in self.disable)
+        return any(fnmatchcase(str(job.address), pattern) for pattern in self.switches.disable)
 
     async def _connect(self) -> Backend:
         if self._backend is None:
             settings = self.settings
             self._backend = self._given or await open_backend(
-                connect_options(self._nats),
+                self._nats if isinstance(self._nats, OpenClient) else connect_options(self._nats),
                 self.project,
                 ProvisionSettings(
                     ack_wait=settings.ack_wait,

@@ -15,7 +15,6 @@ from typing import Any, Literal, NamedTuple, Never
 from jetjobs._core import codec
 
 
-
 class _Nothing(Mapping[str, Any]):
     """The empty mapping, hashable so that dataclasses take it as a default without a factory call."""
 
@@ -373,9 +372,9 @@ class HostPresence:
     host_id: str
     hostname: str
     pid: int
-    version: str | None
     started_at: datetime
     seen_at: datetime
+    version: str | None = None
     jobs: tuple[str, ...] = ()
     running: int = 0
     descriptors: Mapping[str, str] = field(default_factory=dict[str, str])

@@ -11,7 +11,6 @@ out anything to anybody, and when it is back every other host waits one ack wait
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import structlog

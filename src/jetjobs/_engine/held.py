@@ -32,6 +32,7 @@ class HeldRun:
         "confirmed_at",
         "delivery",
         "earlier_logs",
+        "early",
         "ending",
         "execution",
         "fenced",
@@ -40,6 +41,7 @@ class HeldRun:
         "record",
         "renewing",
         "revision",
+        "saved",
         "trigger",
     )
 
@@ -53,6 +55,9 @@ class HeldRun:
         self.journal: Journal | None = None
         self.earlier_logs: tuple[LogLine, ...] = ()
         self.execution: Execution | None = None
+        # Saves the outcome of a handler that ignores its order to stop, while it still runs.
+        self.early: asyncio.Task[None] | None = None
+        self.saved: RunRecord | None = None
         # Monotonic seconds of the last proof that the broker gave the delivery to nobody else.
         self.confirmed_at = now
         self.beat_at = now

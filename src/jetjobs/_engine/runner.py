@@ -55,7 +55,17 @@ OTHER_SCHEMA_DELAY = timedelta(seconds=2)
 class Runner:
     """Runs one job on this host. Made and used on the event loop's thread."""
 
-    __slots__ = ("_ack_wait", "_claiming", "_consumption", "_engine", "_grace", "_project", "_settling", "_timeout", "hosted")
+    __slots__ = (
+        "_ack_wait",
+        "_claiming",
+        "_consumption",
+        "_engine",
+        "_grace",
+        "_project",
+        "_settling",
+        "_timeout",
+        "hosted",
+    )
 
     def __init__(self, engine: Engine, hosted: HostedJob) -> None:
         self._engine = engine
@@ -126,10 +136,11 @@ class Runner:
         if prepared is None or not await self._still_mine_after_a_delay(held):
             return
         if prepared.refused is not None:
-            ending: Ending = Raised(run_error(type(prepared.refused).__name__, str(prepared.refused)), again=False)
-            await self._finish(held, ending)
-            return
-        await self._execute(held, prepared.value)
+            error = run_error(type(prepared.refused).__name__, str(prepared.refused))
+            ending: Ending = Raised(error, again=False)
+        else:
+            ending = await self._execute(held, prepared.value)
+        await self._finish(held, ending)
 
     # ---------------------------------------------------------------- claim
 
@@ -181,46 +192,54 @@ class Runner:
 
     # -------------------------------------------------------------- execute
 
-    async def _execute(self, held: HeldRun, payload: Any) -> None:
-        engine = self._engine
-        record = held.record
+    async def _execute(self, held: HeldRun, payload: Any) -> Ending:
+        """Call the handler; returns when no code of it runs any more."""
+        engine, record = self._engine, held.record
         if record is None:
-            return
+            msg = "only a claimed run is executed"
+            raise AssertionError(msg)
         journal = held.journal = Journal()
         held.earlier_logs = record.logs
         context = JobContext(
-            record,
-            payload=payload,
-            state=self.hosted.state,
-            journal=journal,
-            clock_now=engine.backend.broker.now,
+            record, payload=payload, state=self.hosted.state, journal=journal, clock_now=engine.backend.broker.now
         )
         verdict = Verdict(self.hosted.job.policy, journal)
         held.beat_at = engine.clock.monotonic()
-        execution = self._start_async(verdict, context) if self.hosted.job.is_async else self._start_thread(verdict, context)
-        held.execution = execution
         timer = None
         if self._timeout is not None:
             timer = engine.clock.call_later(self._timeout, lambda: held.stop("timeout"))
-        if record.cancel_asked:
-            held.stop("cancel")
         try:
-            await execution.settled
-            await self._end(held)
+            if self.hosted.job.is_async:
+                task = TaskExecution(verdict, self._grace, engine.clock, lambda: self._ignored(held, verdict))
+                held.execution = task
+                return await task.call(self._invoke_async(context))
+            return await self._in_thread(held, verdict, context)
         finally:
             if timer is not None:
                 timer.cancel()
 
-    def _start_async(self, verdict: Verdict, context: JobContext[Any]) -> TaskExecution:
-        execution = TaskExecution(verdict, self._grace, self._engine.clock)
-        execution.start(self._engine.tasks.start(execution.call(self._invoke_async(context))))
-        return execution
+    async def _in_thread(self, held: HeldRun, verdict: Verdict, context: JobContext[Any]) -> Ending:
+        engine, loop = self._engine, asyncio.get_running_loop()
+        thread = ThreadExecution(
+            verdict,
+            self._grace,
+            lambda: self._ignored(held, verdict),
+            clock=engine.clock,
+            threads=engine.threads,
+        )
+        held.execution = thread
+        return await thread.call(lambda: self._invoke_plain(context, loop))
 
-    def _start_thread(self, verdict: Verdict, context: JobContext[Any]) -> ThreadExecution:
-        execution = ThreadExecution(verdict, self._grace, clock=self._engine.clock, threads=self._engine.threads)
-        loop = asyncio.get_running_loop()
-        execution.start(lambda: self._invoke_plain(context, loop))
-        return execution
+    def _ignored(self, held: HeldRun, verdict: Verdict) -> None:
+        """A handler ignores its order to stop: record its outcome now if that is terminal, and wait for it to go.
+
+        RETRYING has to wait until the code has gone, or two attempts could live side by side.
+        """
+        log.error("handler_ignores_stop", run=str(held.key))
+        if not held.fenced and held.early is None:
+            ending = verdict.stopped(verdict.journal.cancel_reason or "cancel")
+            if self._settling.decide(held, ending).status.is_terminal:
+                held.early = self._engine.tasks.start(self._save(held, ending))
 
     async def _invoke_async(self, context: JobContext[Any]) -> Any:
         hosted = self.hosted
@@ -252,40 +271,29 @@ class Runner:
 
     # --------------------------------------------------------------- finish
 
-    async def _end(self, held: HeldRun) -> None:
-        """Settle an attempt whose code ended, or ignored its order to stop for the grace."""
-        execution = held.execution
-        if execution is None:
-            return
-        if not execution.gone.done():
-            log.error("handler_ignores_stop", run=str(held.key))
-            if held.fenced or not self._settling.decide(held, execution.ending()).status.is_terminal:
-                await execution.gone
-        await self._finish(held, execution.ending())
-
     async def _finish(self, held: HeldRun, ending: Ending) -> None:
-        """Save, publish the retry if that is what it becomes, wait for the code to be gone, ack."""
+        """The code has gone: save unless that was done early, publish the retry if it becomes one, ack."""
+        if held.early is not None:
+            await asyncio.wait([held.early])
+        else:
+            await self._save(held, ending)
+        if held.saved is None:
+            log.warning("run_lost_to_another_host", run=str(held.key))
+            return
+        if held.saved.status is RunStatus.RETRYING:
+            await self._settling.publish_retry(held.saved, held.trigger)
+        held.delivery.ack()
+
+    async def _save(self, held: HeldRun, ending: Ending) -> None:
+        """Save the outcome into `held.saved`, which stays `None` when the run is no longer this host's."""
         held.ending = True
         if held.beat is not None:
             await asyncio.wait([held.beat])
         if held.fenced:
-            log.warning("run_lost_to_another_host", run=str(held.key))
-            await self._gone(held)
             return
-        saved = await self._settling.save(held, ending)
-        if saved is not None and saved.status is RunStatus.RETRYING:
-            await self._settling.publish_retry(saved, held.trigger)
-        elif saved is not None:
-            self._engine.backend.broker.announce_end(saved)
-        await self._gone(held)
-        if saved is not None:
-            held.delivery.ack()
-        else:
-            log.warning("run_lost_to_another_host", run=str(held.key))
-
-    async def _gone(self, held: HeldRun) -> None:
-        if held.execution is not None and not held.execution.gone.done():
-            await held.execution.gone
+        held.saved = await self._settling.save(held, ending)
+        if held.saved is not None and held.saved.status.is_terminal:
+            self._engine.backend.broker.announce_end(held.saved)
 
     # --------------------------------------------------------------- reject
 

@@ -29,7 +29,13 @@ class Service:
     """
 
     def __init__(
-        self, name: str, one_pass: Callable[[], Awaitable[None]], interval: float, *, clock: Clock, at_once: bool = False
+        self,
+        name: str,
+        one_pass: Callable[[], Awaitable[None]],
+        interval: float,
+        *,
+        clock: Clock,
+        at_once: bool = False,
     ) -> None:
         self.name = name
         self._clock = clock

@@ -15,11 +15,11 @@ import structlog
 
 from jetjobs._core import headers, names
 from jetjobs._core.completion import CompletionRules, Ending, Returned, settle
-from jetjobs._core.models import INLINE_LIMIT, Body, RunStatus
+from jetjobs._core.models import INLINE_LIMIT, Body, RunStatus, Trigger
 from jetjobs.errors import AnswerUnknown, BrokerError, WrongRevision
 
 if TYPE_CHECKING:
-    from jetjobs._core.models import RunKey, RunRecord, Trigger
+    from jetjobs._core.models import RunKey, RunRecord
     from jetjobs._core.policy import JobPolicy
     from jetjobs._engine.engine import Engine
     from jetjobs._engine.held import HeldRun
@@ -153,13 +153,18 @@ class Settling:
         while True:
             try:
                 stored = await self._engine.backend.runs.get(record.run_key)
-                if stored is None or stored.record.status is not RunStatus.RETRYING or stored.record.turn != record.turn:
+                if (
+                    stored is None
+                    or stored.record.status is not RunStatus.RETRYING
+                    or stored.record.turn != record.turn
+                ):
                     return None
                 last = await broker.last(run_subject)
             except BrokerError as error:
                 waited = await self._pause("retry_not_stored", record.run_key, error, waited)
             else:
-                if last is None or headers.turn_of(last) >= record.turn:
+                found = headers.read_trigger(broker.project, last) if last is not None else None
+                if last is None or (isinstance(found, Trigger) and found.turn >= record.turn):
                     return None
                 return last.sequence
 

@@ -108,36 +108,45 @@ class ThreadExecution:
 
     __slots__ = (
         "_clock",
-        "_ending",
+        "_ended_with",
         "_grace",
+        "_ignored_once",
         "_loop",
+        "_on_ignored",
         "_pid",
         "_thread",
         "_threads",
         "_timer",
         "_verdict",
-        "gone",
-        "settled",
     )
 
-    def __init__(self, verdict: Verdict, grace: float, *, clock: Clock, threads: HandlerThreads) -> None:
+    def __init__(
+        self,
+        verdict: Verdict,
+        grace: float,
+        on_ignored: Callable[[], None],
+        *,
+        clock: Clock,
+        threads: HandlerThreads,
+    ) -> None:
         self._loop = asyncio.get_running_loop()
         self._clock = clock
         self._verdict = verdict
         self._grace = grace
+        self._on_ignored = on_ignored
+        self._ignored_once = False
         self._pid = os.getpid()
         self._threads = threads
-        self._ending: Ending | None = None
         self._timer: Timer | None = None
-        self.settled: asyncio.Future[None] = self._loop.create_future()
-        self.gone: asyncio.Future[None] = self._loop.create_future()
+        self._ended_with: asyncio.Future[Ending] = self._loop.create_future()
         self._thread = threads.take()
 
-    def start(self, handler: Callable[[], Any]) -> None:
-        """Run the handler in its thread."""
-        self._thread.calls.put(lambda: self._call(handler))
+    async def call(self, handler: Callable[[], Any]) -> Ending:
+        """Run the handler in its thread and say how it ended; returns only when the thread has left it."""
+        self._thread.calls.put(lambda: self._in_thread(handler))
+        return await self._ended_with
 
-    def _call(self, handler: Callable[[], Any]) -> None:
+    def _in_thread(self, handler: Callable[[], Any]) -> None:
         try:
             ending = self._verdict.returned(self._thread.run_interruptible(handler))
         except BaseException as error:  # noqa: BLE001 - the fence around a user's handler
@@ -147,23 +156,21 @@ class ThreadExecution:
         try:
             self._loop.call_soon_threadsafe(self._ended, ending)
         except RuntimeError:
-            pass  # The loop was closed while the thread was stuck: the process is ending, nobody waits any more.
+            return  # The loop was closed while the thread was stuck: the process is ending, nobody waits any more.
 
     def _ended(self, ending: Ending) -> None:
-        self._ending = ending
         if self._timer is not None:
             self._timer.cancel()
         self._threads.give_back(self._thread)
-        for future in (self.settled, self.gone):
-            if not future.done():
-                future.set_result(None)
+        if not self._ended_with.done():
+            self._ended_with.set_result(ending)
 
     def stop(self, reason: str) -> None:
         """Set `ctx.cancelled` at once, interrupt the thread after the grace and every grace again."""
         journal = self._verdict.journal
         if journal.cancel_reason is None or reason == "fenced":
             journal.cancel_reason = reason
-        if self._timer is None and not self.gone.done():
+        if self._timer is None and not self._ended_with.done():
             self._timer = self._clock.call_later(self._grace, self._interrupt)
 
     def _interrupt(self) -> None:
@@ -171,12 +178,7 @@ class ThreadExecution:
         self._timer = self._clock.call_later(self._grace, self._ignored)
 
     def _ignored(self) -> None:
-        if not self.settled.done():
-            self.settled.set_result(None)
+        if not self._ignored_once:
+            self._ignored_once = True
+            self._on_ignored()
         self._interrupt()
-
-    def ending(self) -> Ending:
-        """How it ended, or what its order to stop makes of it while it hasn't."""
-        if self._ending is not None:
-            return self._ending
-        return self._verdict.stopped(self._verdict.journal.cancel_reason or "cancel")
