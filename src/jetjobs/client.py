@@ -18,17 +18,18 @@ from jetjobs._client.many import JobName, trigger_many
 from jetjobs._client.many import TriggerError as TriggerError
 from jetjobs._client.many import TriggerRequest as TriggerRequest
 from jetjobs._client.publishing import Triggered
-from jetjobs._client.scope import Scope, seconds
+from jetjobs._client.scope import Scope
 from jetjobs._client.views import HostsView, JobsView, RunsView
 from jetjobs._core.cancelling import CancelOutcome as CancelOutcome
 from jetjobs._core.cancelling import CancelResult as CancelResult
 from jetjobs._core.durations import DurationLike
 from jetjobs._core.models import JobAddress, RunKey
-from jetjobs._core.names import check_address, check_project, split_address
+from jetjobs._core.names import check_address, split_address
 from jetjobs._core.run_ids import safe_run_id
-from jetjobs._nats import open_backend
+from jetjobs._nats import OpenClient, open_backend
 from jetjobs._ports import Backend
-from jetjobs.errors import ClientError, ConfigError
+from jetjobs.config import ClientSettings, connect_options, resolve_client_settings, resolve_project
+from jetjobs.errors import ClientError
 from jetjobs.job import Job
 from jetjobs.module import Module
 
@@ -46,8 +47,8 @@ class JobClient:
     ```
 
     `nats` is a URL, connect options, or an open nats-py client, which stays open. `modules` are bound while the
-    client is open, so that their jobs' own `trigger` works too. `timeout` ends every call that gives none of its own.
-    Belongs to the event loop it was connected on.
+    client is open, so that their jobs' own `trigger` works too. `timeout` (10 s) ends every call that gives none of
+    its own. Belongs to the event loop it was connected on.
     """
 
     def __init__(
@@ -56,13 +57,14 @@ class JobClient:
         *,
         project: str | None = None,
         modules: Iterable[Module] = (),
-        timeout: DurationLike = "10s",
+        timeout: DurationLike | None = None,
         backend: Backend | None = None,
     ) -> None:
+        given = ClientSettings() if timeout is None else ClientSettings(timeout=timeout)
+        self._settings = resolve_client_settings(given)
         self._nats = nats
         self._project = _project(project, backend)
         self._modules = tuple(modules)
-        self._timeout = seconds(timeout, "timeout")
         self._given = backend
         self._scope: Scope | None = None
         self._binding: ClientBinding | None = None
@@ -87,12 +89,14 @@ class JobClient:
             return
         backend = self._given
         if backend is None:
-            backend = await open_backend(self._nats or "nats://127.0.0.1:4222", self._project, name="jetjobs client")
+            target = self._nats if isinstance(self._nats, OpenClient) else connect_options(self._nats)
+            backend = await open_backend(target, self._project, name="jetjobs client")
+        settings = self._settings
         self._scope = Scope(
             backend,
             self._project,
-            self._timeout,
-            64 * 1024 * 1024,
+            settings.timeout.total_seconds(),
+            settings.max_payload,
             JobLookup(backend.catalog, self._project),
         )
         self._binding = ClientBinding(self._scope, self.get_job)
@@ -149,8 +153,7 @@ class JobClient:
 
         `timeout` counts from the last trigger confirmed: after so long without one, what is left is not sent.
         """
-        patience = self._timeout if timeout is None else seconds(timeout, "timeout")
-        self._open()
+        patience = self._open().deadline(timeout).seconds
         return await trigger_many(requests, self._find, patience)
 
     def run(self, module: str, job: str, run_id: str) -> JobRun[Any]:
@@ -174,10 +177,4 @@ class JobClient:
 
 
 def _project(project: str | None, backend: Backend | None) -> str:
-    if project is None and backend is not None:
-        return backend.broker.project
-    if project is None:
-        raise ConfigError(
-            "a client needs to know its project: write JobClient(..., project='shop'), or set JETJOBS_PROJECT"
-        )
-    return check_project(project)
+    return backend.broker.project if project is None and backend is not None else resolve_project(project)
