@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from nats.aio.client import Client
+from nats.aio.client import Client as OpenClient
 
 from jetjobs._core import names
 from jetjobs._nats.broker import NatsBroker
@@ -17,6 +18,8 @@ from jetjobs._nats.provision import ProvisionSettings
 from jetjobs._nats.run_store import NatsRunStore
 from jetjobs._nats.writer import PipelinedWriter
 from jetjobs._ports import Backend
+
+__all__ = ["OpenClient", "open_backend"]
 
 
 async def open_backend(

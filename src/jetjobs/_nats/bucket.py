@@ -14,7 +14,7 @@ from math import ceil
 from typing import Any, Final
 
 from jetjobs._core import names
-from jetjobs._nats.faults import NotFound
+from jetjobs._nats.faults import STREAM_NOT_FOUND, NotFound, no_responders
 from jetjobs._nats.link import Link
 from jetjobs._nats.pages import Entry, read_pages
 
@@ -55,7 +55,7 @@ class Bucket:
     async def get(self, subject: str) -> Entry | None:
         """The entry as the leader has it. A marker that some other client left counts as none."""
         try:
-            answer = await self._link.api(f"STREAM.MSG.GET.{self._stream}", {"last_by_subj": subject})
+            answer = await self._ask("STREAM.MSG.GET", {"last_by_subj": subject}, subject)
         except NotFound:
             return None
         message: dict[str, Any] = answer["message"]
@@ -65,7 +65,7 @@ class Bucket:
 
     async def subjects(self, pattern: str) -> list[str]:
         """The subjects under a pattern that have an entry, as the leader knows them."""
-        answer = await self._link.api(f"STREAM.INFO.{self._stream}", {"subjects_filter": pattern})
+        answer = await self._ask("STREAM.INFO", {"subjects_filter": pattern}, pattern)
         return sorted(answer["state"].get("subjects") or {})
 
     async def pages(self, pattern: str) -> AsyncGenerator[list[Entry], None]:
@@ -79,5 +79,14 @@ class Bucket:
         wanted: dict[str, Any] = {"filter": subject}
         if revision is not None:
             wanted["seq"] = revision + 1  # purges what is before it, and a newer write is not
-        answer = await self._link.api(f"STREAM.PURGE.{self._stream}", wanted)
+        answer = await self._ask("STREAM.PURGE", wanted, subject)
         return bool(answer.get("purged"))
+
+    async def _ask(self, action: str, wanted: dict[str, Any], subject: str) -> dict[str, Any]:
+        """The API's answer. A missing bucket is no missing entry: nothing may be concluded from it."""
+        try:
+            return await self._link.api(f"{action}.{self._stream}", wanted)
+        except NotFound as missing:
+            if missing.code == STREAM_NOT_FOUND:
+                raise no_responders(subject, "read") from None
+            raise

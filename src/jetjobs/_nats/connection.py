@@ -45,6 +45,7 @@ _NOT_SENT: Final = (
     nats_errors.ConnectionDrainingError,
 )
 _PROBE_TIMEOUT: Final = 1.0
+_DRAIN_WITHIN: Final = 2.0
 _NOBODY_THERE: Final = frozenset({errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT})
 
 
@@ -78,7 +79,7 @@ class Connection:
         self._on_reconnect: list[Callable[[], None]] = []
         self._on_disconnect: list[Callable[[], None]] = []
         self._on_refusal: list[OnRefusal] = []
-        self._waiting: set[asyncio.Future[None]] = set()
+        self._waiting: dict[asyncio.Future[None], None] = {}  # in order: who waited first writes first
         self._subscriptions: list[Subscription] = []
         self._said: str | None = None
         set_hooks(client, Hooks(self._heard_error, self._disconnected, self._reconnected, self._gone))
@@ -122,7 +123,7 @@ class Connection:
             return
         if not self.is_closed:
             waiting = asyncio.get_running_loop().create_future()
-            self._waiting.add(waiting)
+            self._waiting[waiting] = None
             try:
                 async with asyncio.timeout(timeout):
                     await waiting
@@ -131,7 +132,7 @@ class Connection:
             except TimeoutError:
                 pass
             finally:
-                self._waiting.discard(waiting)
+                self._waiting.pop(waiting, None)
         state = "closed" if self.is_closed else "lost"
         raise BrokerUnavailable(f"the connection to {self.servers} is {state}; nothing was sent")
 
@@ -168,8 +169,12 @@ class Connection:
         if sub in self._subscriptions:
             self._subscriptions.remove(sub)
         try:
-            await sub.drain()
-        except (nats_errors.Error, OSError):
+            if self.is_connected:  # else nats-py would wait 10 s for an answer
+                async with asyncio.timeout(_DRAIN_WITHIN):
+                    await sub.drain()
+        except (nats_errors.Error, OSError):  # TimeoutError is an OSError
+            pass
+        finally:
             drop_subscription(self.client, sub)
 
     def post(self, subject: str, data: bytes = b"", reply: str = "", headers: dict[str, str] | None = None) -> bool:

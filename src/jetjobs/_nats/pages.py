@@ -42,15 +42,14 @@ async def read_pages(link: Link, stream: str, pattern: str) -> AsyncGenerator[li
     Raises:
         BrokerUnavailable: no page could be had in several attempts.
     """
-    request = f"$JS.API.DIRECT.GET.{stream}"
     inbox = link.connection.client.new_inbox()
-    page = _Page(inbox, request)
+    page = _Page(stream, pattern, inbox)
     listening = await link.connection.listen(inbox + ".*", page.take)
     try:
         start, failures, left = 1, 0, 1
         while left:
             await link.connection.wait_connected(_PAGE_TIMEOUT)
-            left = await page.ask(link, pattern, start)
+            left = await page.ask(link, start)
             failures = 0 if page.entries or left == 0 else failures + 1
             if failures == _ATTEMPTS:
                 raise BrokerUnavailable(f"{stream} gave no page of {pattern} in {_ATTEMPTS} attempts")
@@ -64,21 +63,22 @@ async def read_pages(link: Link, stream: str, pattern: str) -> AsyncGenerator[li
 class _Page:
     """One request under way at a time; answers to an earlier one are let fall."""
 
-    def __init__(self, inbox: str, request: str) -> None:
+    def __init__(self, stream: str, pattern: str, inbox: str) -> None:
         self.entries: list[Entry] = []
         self._inbox = inbox
-        self._request = request
+        self._request = f"$JS.API.DIRECT.GET.{stream}"
+        self._pattern = pattern
         self._number = 0
         self._reply = ""
         self._end: asyncio.Future[int] | None = None
 
-    async def ask(self, link: Link, pattern: str, start: int) -> int:
+    async def ask(self, link: Link, start: int) -> int:
         """Fill `entries` from a sequence on; how many are left after them, at least 1 when the page broke off."""
         self.entries = []
         self._number += 1
         self._reply = f"{self._inbox}.{self._number}"
         self._end = asyncio.get_running_loop().create_future()
-        wanted = {"seq": start, "next_by_subj": pattern, "batch": _PAGE_MESSAGES, "max_bytes": _PAGE_BYTES}
+        wanted = {"seq": start, "next_by_subj": self._pattern, "batch": _PAGE_MESSAGES, "max_bytes": _PAGE_BYTES}
         if not link.connection.post(self._request, json.dumps(wanted).encode(), self._reply):
             return 1
         try:
@@ -105,6 +105,7 @@ class _Page:
             case "404":
                 end.set_result(0)
             case "503":
-                end.set_exception(no_responders(self._request, "read"))
+                # Replicas of a stream that isn't there don't answer, nor do those of one without direct reads.
+                end.set_exception(no_responders(self._pattern, "read"))
             case status:
                 end.set_exception(Refused(f"read: {headers.get('Description', '')} ({status})"))

@@ -17,7 +17,7 @@ from jetjobs._core.models import ClaimCheck
 from jetjobs._nats.bucket import EXPECT_NONE
 from jetjobs._nats.faults import NotFound
 from jetjobs._nats.link import Link
-from jetjobs.errors import PayloadInvalidError, PayloadTooLargeError, WrongRevision
+from jetjobs.errors import JetStreamDisabled, PayloadInvalidError, PayloadTooLargeError, WrongRevision
 
 T = TypeVar("T")
 
@@ -83,9 +83,12 @@ class NatsPayloadStore:
 
     async def _read(self, subject: str) -> bytes | None:
         """A chunk from any replica; what that one doesn't have yet, from the leader."""
-        answer = await self._link.writer.ask(f"$JS.API.DIRECT.GET.{self._stream}.{subject}", timeout=_TIMEOUT)
-        if not (answer.headers and "Status" in answer.headers):
-            return answer.data
+        try:
+            answer = await self._link.writer.ask(f"$JS.API.DIRECT.GET.{self._stream}.{subject}", timeout=_TIMEOUT)
+            if not (answer.headers and "Status" in answer.headers):
+                return answer.data
+        except JetStreamDisabled:
+            pass  # nobody answers direct reads of this stream; whether there is JetStream, the leader tells
         try:
             found = await self._link.api(f"STREAM.MSG.GET.{self._stream}", {"last_by_subj": subject}, timeout=_TIMEOUT)
         except NotFound:
