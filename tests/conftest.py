@@ -1,11 +1,13 @@
 """What every test may ask for; folders add their own."""
 
+import asyncio
 import secrets
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.support.cluster import RealCluster
 from tests.support.servers import RealServer
 
 
@@ -36,3 +38,16 @@ def own_server(tmp_path: Path) -> Iterator[RealServer]:
 def project() -> str:
     """A project name that no other test has."""
     return f"t-{secrets.token_hex(6)}"
+
+
+@pytest.fixture
+async def cluster(tmp_path: Path) -> AsyncIterator[RealCluster]:
+    """Three servers of the test's own, with a leader."""
+    servers = RealCluster(tmp_path / "cluster")
+    try:
+        servers.start()
+        async with asyncio.timeout(30):
+            await servers.ready()
+        yield servers
+    finally:
+        servers.remove()

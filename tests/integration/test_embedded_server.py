@@ -1,5 +1,6 @@
 """The embedded server: it comes up, it is alone on its folder, and it goes with its parent."""
 
+import asyncio
 import os
 import signal
 import subprocess
@@ -17,6 +18,7 @@ from structlog.testing import capture_logs
 from jetjobs._nats import server_binary
 from jetjobs._nats.server import EmbeddedServer, find_server
 from jetjobs.errors import ServerStartError
+from tests.support.cluster import RealCluster
 from tests.support.processes import gone_within
 from tests.support.servers import NATS_CONF, RealServer
 
@@ -226,3 +228,21 @@ class TestRealServer:
         client = await nats.connect(nats_url)
         await client.jetstream().add_stream(name=project, subjects=[project])
         await client.close()
+
+
+@pytest.mark.faults
+async def test_cluster_forms_and_survives_its_leader(cluster: RealCluster):
+    client = await nats.connect(cluster.urls)
+    jetstream = client.jetstream()
+    await jetstream.add_stream(name="kept", subjects=["kept"], num_replicas=3)
+    async with asyncio.timeout(10):
+        while (leader := await cluster.leader_of("kept")) is None:
+            pass
+        await jetstream.publish("kept", b"1")
+    leader.kill9()
+    async with asyncio.timeout(30):
+        while True:
+            with suppress(nats.errors.Error):
+                assert (await jetstream.stream_info("kept")).state.messages == 1
+                break
+    await client.close()
