@@ -6,9 +6,10 @@ from datetime import timedelta
 
 import pytest
 
+from jetjobs._core import names
 from jetjobs._core.models import HostPresence, JobAddress, JobDescriptor
 from jetjobs._ports import Backend, Catalog
-from tests.support.worlds import World, eventually
+from tests.support.worlds import NatsWorld, World, eventually
 
 SEND = JobDescriptor(
     "billing.invoices",
@@ -101,3 +102,20 @@ async def test_a_host_that_stops_saying_so_goes_by_itself(catalog: Catalog, back
     assert [presence.running for presence in await catalog.hosts()] == [4]
     await catalog.say(silent, timedelta(seconds=1))
     assert len(await catalog.hosts()) == 2
+
+
+@pytest.mark.integration
+async def test_entries_nobody_can_read_are_left_out_and_replaced(nats_url: str, project: str):
+    world = NatsWorld(project, nats_url)
+    backend = await world.connect()
+    await backend.broker.ensure_project()
+    other = replace(SEND, job="other")
+    await backend.catalog.describe(other)
+    await world.publish(names.bucket_subject(names.jobs_bucket(project), names.job_key(SEND.address)), b"\xc1")
+    await world.publish(names.bucket_subject(names.hosts_bucket(project), "h1"), b"\xc1")
+    assert await backend.catalog.jobs() == [other]
+    assert await backend.catalog.job(SEND.address) is None
+    assert list(await backend.catalog.hosts()) == []
+    assert await backend.catalog.describe(SEND) is None
+    assert await backend.catalog.job(SEND.address) == SEND
+    await world.close()

@@ -153,7 +153,7 @@ class NatsWorld:
         await asyncio.sleep(0.02)
 
     async def write_record(self, run: RunKey, data: bytes) -> None:
-        await self._publish(names.record_subject(self.project, run), data)
+        await self.publish(names.record_subject(self.project, run), data)
 
     async def write_chunk(self, claim: ClaimCheck, number: int, data: bytes | None) -> None:
         import nats
@@ -163,9 +163,10 @@ class NatsWorld:
         await client.jetstream().purge_stream(names.payload_stream(self.project), subject=subject)
         await client.close()
         if data is not None:
-            await self._publish(subject, data)
+            await self.publish(subject, data)
 
-    async def _publish(self, subject: str, data: bytes) -> None:
+    async def publish(self, subject: str, data: bytes) -> None:
+        """Write on any subject, as any other client could."""
         import nats
 
         client = await nats.connect(self.url)

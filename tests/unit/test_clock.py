@@ -112,3 +112,18 @@ async def test_a_timer_without_a_span_waits_for_the_next_advance():
     assert called == []
     await clock.advance(0)
     assert called == ["now"]
+
+
+async def test_sleeping_for_nothing_only_gives_others_a_turn():
+    clock = ManualClock()
+    order: list[str] = []
+
+    async def other() -> None:
+        order.append("other")
+
+    async with asyncio.TaskGroup() as group:
+        group.create_task(other())
+        await clock.sleep(0)
+        order.append("sleeper")
+    assert order == ["other", "sleeper"]
+    assert clock.next_due is None
