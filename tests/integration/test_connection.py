@@ -5,7 +5,7 @@ import json
 import ssl
 import subprocess
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -15,10 +15,11 @@ import nats
 import pytest
 from structlog.testing import capture_logs
 
-from jetjobs._nats.connection import Connection, connect
+from jetjobs._nats.connection import connect
 from jetjobs._nats.faults import redact
 from jetjobs._nats.server import find_server
 from jetjobs.errors import AccessDenied, BrokerUnavailable, ConfigError, JetStreamDisabled, ServerTooOld
+from tests.support.links import until, until_it
 from tests.support.servers import RealServer, free_port
 
 pytestmark = pytest.mark.integration
@@ -33,10 +34,11 @@ accounts {{
   PLAIN {{ users: [ {{user: plain, password: {SECRET}}} ] }}
 }}
 """
+OPENSSL = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "1", "-subj", "/CN=localhost"]
 
 
 @contextmanager
-def bare_server(folder: Path, *options: str) -> Iterator[int]:
+def bare_server(folder: Path, *options: str) -> Generator[int]:
     """A nats-server with just these options; its port."""
     port = free_port()
     command = [str(find_server().path), "-a", "127.0.0.1", "-p", str(port), "-l", str(folder / "log"), *options]
@@ -48,7 +50,7 @@ def bare_server(folder: Path, *options: str) -> Iterator[int]:
 
 
 @asynccontextmanager
-async def impostor(first: bytes, *, answer: bytes = b"") -> AsyncIterator[int]:
+async def impostor(first: bytes, *, answer: bytes = b"") -> AsyncGenerator[int]:
     """Something that listens, says `first` and answers everything with `answer`; its port."""
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -68,16 +70,16 @@ def info(**more: Any) -> bytes:
 
 
 async def until_listening(port: int) -> None:
-    async with asyncio.timeout(5):
-        while True:
-            try:
-                _, writer = await asyncio.open_connection("127.0.0.1", port)
-            except OSError:
-                await asyncio.sleep(0.02)
-            else:
-                writer.close()
-                await writer.wait_closed()
-                return
+    async def open_now() -> bool:
+        try:
+            _, writer = await asyncio.open_connection("127.0.0.1", port)
+        except OSError:
+            return False
+        writer.close()
+        await writer.wait_closed()
+        return True
+
+    await until_it(open_now, within=5)
 
 
 async def refusal(target: Any, kind: type[Exception], within: float = 8.5) -> str:
@@ -89,12 +91,6 @@ async def refusal(target: Any, kind: type[Exception], within: float = 8.5) -> st
     assert SECRET not in str(raised.value)
     assert SECRET not in repr(logs)
     return str(raised.value)
-
-
-async def until(condition: Callable[[], object], within: float = 10.0) -> None:
-    async with asyncio.timeout(within):
-        while not condition():
-            await asyncio.sleep(0.01)
 
 
 class TestFirstConnection:
@@ -123,9 +119,7 @@ class TestFirstConnection:
 
     async def test_something_silent(self):
         async with impostor(b"") as port:
-            await refusal(
-                {"servers": f"nats://127.0.0.1:{port}", "connect_timeout": 0.3}, BrokerUnavailable, within=4
-            )
+            await refusal({"servers": f"nats://127.0.0.1:{port}", "connect_timeout": 0.3}, BrokerUnavailable, within=4)
 
     async def test_server_too_old(self):
         async with impostor(info(version="2.9.25", jetstream=True), answer=b"PONG\r\n") as port:
@@ -181,8 +175,7 @@ class TestTls:
     def certificate(self, tmp_path: Path) -> tuple[Path, Path]:
         cert, key = tmp_path / "cert.pem", tmp_path / "key.pem"
         subprocess.run(
-            ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "1", "-subj", "/CN=localhost"]
-            + ["-addext", "subjectAltName=DNS:localhost", "-keyout", str(key), "-out", str(cert)],
+            [*OPENSSL, "-addext", "subjectAltName=DNS:localhost", "-keyout", str(key), "-out", str(cert)],
             check=True,
             capture_output=True,
         )
@@ -279,7 +272,7 @@ class TestBorrowed:
 
         client = await nats.connect(
             own_server.url,
-            reconnect_time_wait=0.1,  # pyright: ignore[reportArgumentType]
+            reconnect_time_wait=0.1,
             disconnected_cb=teller("lost"),
             reconnected_cb=teller("back"),
         )
@@ -334,5 +327,3 @@ def test_connections_come_back_at_different_times():
     waits = {_options("nats://a", "x")["reconnect_time_wait"] for _ in range(20)}
     assert len(waits) == 20
     assert all(0.5 <= wait <= 2.5 for wait in waits)
-
-

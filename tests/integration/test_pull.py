@@ -4,8 +4,8 @@ import asyncio
 import random
 import secrets
 from collections.abc import AsyncIterator, Callable
-from contextlib import suppress
 from datetime import UTC, datetime, timedelta
+from typing import Any, Protocol
 
 import anyio
 import pytest
@@ -18,10 +18,12 @@ from jetjobs._nats import pull as pull_module
 from jetjobs._nats.broker import NatsBroker
 from jetjobs._nats.connection import Connection, connect
 from jetjobs._nats.delivery import AckOutbox, NatsDelivery
+from jetjobs._nats.faults import NotFound
 from jetjobs._nats.link import Link
 from jetjobs._nats.provision import ProvisionSettings
 from jetjobs._nats.writer import PipelinedWriter
 from jetjobs._ports import Consumption, Delivery
+from tests.support.links import open_link, until, until_it
 from tests.support.servers import RealServer
 
 pytestmark = pytest.mark.integration
@@ -59,9 +61,7 @@ class Host:
 
     async def come(self, count: int, within: float = 10.0) -> list[Delivery]:
         """Wait until so many have come; then see that no more do."""
-        async with asyncio.timeout(within):
-            while len(self.deliveries) < count:
-                await asyncio.sleep(0.005)
+        await until(lambda: len(self.deliveries) >= count, within)
         await self.settle()
         assert len(self.deliveries) == count, f"{len(self.deliveries)} deliveries"
         return self.deliveries
@@ -74,20 +74,22 @@ class Host:
             said.append((answer["delivered"], answer["num_ack_pending"], answer["num_pending"]))
             await asyncio.sleep(0.02)
 
-    async def info(self) -> dict[str, int]:
+    async def info(self) -> dict[str, Any]:
         return await self.link.api(f"CONSUMER.INFO.{self.consumer}")
 
 
-Open = Callable[[str], "asyncio.Future[Host]"]
+class OpenHost(Protocol):
+    """Opens a host over a connection of its own; all are closed at the end."""
+
+    async def __call__(self, url: str, *, limit: int = 100, ack_wait: float = 30) -> Host: ...
 
 
 @pytest.fixture
-async def hosts(project: str) -> AsyncIterator[Callable[..., object]]:
+async def hosts(project: str) -> AsyncIterator[OpenHost]:
     opened: list[NatsBroker] = []
 
-    async def open_host(url: str, limit: int = 100, ack_wait: float = 30) -> Host:
-        connection = await connect({"servers": url, "reconnect_time_wait": 0.1}, name="test")
-        link = Link(connection, PipelinedWriter(connection))
+    async def open_host(url: str, *, limit: int = 100, ack_wait: float = 30) -> Host:
+        link = await open_link(url)
         broker = NatsBroker(link, project, ProvisionSettings(ack_wait=timedelta(seconds=ack_wait)))
         opened.append(broker)
         await broker.ensure_project()
@@ -116,14 +118,8 @@ class Spy:
         self.requests.append(message.data)
 
 
-async def until(condition: Callable[[], object], within: float = 10.0) -> None:
-    async with asyncio.timeout(within):
-        while not condition():
-            await asyncio.sleep(0.005)
-
-
 class TestCredit:
-    async def test_none_without_being_allowed(self, hosts, nats_url: str):
+    async def test_none_without_being_allowed(self, hosts: OpenHost, nats_url: str):
         host = await hosts(nats_url)
         await host.trigger(3)
         consumption = await host.consume(0)
@@ -134,7 +130,7 @@ class TestCredit:
         consumption.allow(5)
         await host.come(3)
 
-    async def test_in_hand_and_requested_never_exceed_the_slots(self, hosts, nats_url: str):
+    async def test_in_hand_and_requested_never_exceed_the_slots(self, hosts: OpenHost, nats_url: str):
         host = await hosts(nats_url)
         dice = random.Random(7)
         slots, held, most, done = 10, set[Delivery](), 0, 0
@@ -161,10 +157,15 @@ class TestCredit:
         await host.trigger(1000)
         await asyncio.wait_for(finished.wait(), 20)
         assert 1 < most <= slots
-        await until_async(host, lambda info: info["num_ack_pending"] == 0 and info["num_pending"] == 0)
+
+        async def all_retired() -> bool:
+            info = await host.info()
+            return info["num_ack_pending"] == 0 and info["num_pending"] == 0
+
+        await until_it(all_retired)
         assert done == 1000
 
-    async def test_a_hundred_slots_cost_few_requests(self, hosts, nats_url: str):
+    async def test_a_hundred_slots_cost_few_requests(self, hosts: OpenHost, nats_url: str):
         host = await hosts(nats_url)
         spy = Spy()
         await spy.watch(host)
@@ -180,7 +181,9 @@ class TestCredit:
         assert len(spy.requests) <= 4
         await spy.connection.close()
 
-    async def test_credit_survives_pulls_that_expire(self, hosts, nats_url: str, monkeypatch: pytest.MonkeyPatch):
+    async def test_credit_survives_pulls_that_expire(
+        self, hosts: OpenHost, nats_url: str, monkeypatch: pytest.MonkeyPatch
+    ):
         monkeypatch.setattr(pull_module, "EXPIRES", 10.5)  # less the spread of up to 9 s
         monkeypatch.setattr(pull_module, "HEARTBEAT", 0.2)
         host = await hosts(nats_url)
@@ -193,7 +196,7 @@ class TestCredit:
         await host.come(3)
         await spy.connection.close()
 
-    async def test_limit_over_three_hosts(self, hosts, nats_url: str):
+    async def test_limit_over_three_hosts(self, hosts: OpenHost, nats_url: str):
         three = [await hosts(nats_url, limit=4) for _ in range(3)]
         live: set[int] = set()
         most, ended = 0, asyncio.Event()
@@ -225,14 +228,8 @@ class TestCredit:
         assert 2 <= most <= 4
 
 
-async def until_async(host: Host, condition: Callable[[dict[str, int]], bool], within: float = 10.0) -> None:
-    async with asyncio.timeout(within):
-        while not condition(await host.info()):
-            await asyncio.sleep(0.01)
-
-
 class TestLoss:
-    async def test_crash_of_the_server(self, hosts, own_server: RealServer):
+    async def test_crash_of_the_server(self, own_server: RealServer, hosts: OpenHost):
         host = await hosts(own_server.url)
         consumption = await host.consume(4)
         before = await host.trigger(2)
@@ -248,7 +245,7 @@ class TestLoss:
         consumption.allow(4)
         await host.come(6)
 
-    async def test_connection_lost_while_the_server_runs(self, hosts, nats_url: str):
+    async def test_connection_lost_while_the_server_runs(self, hosts: OpenHost, nats_url: str):
         # The server still has the old pulls; they must bring nothing beside the new ones.
         host = await hosts(nats_url)
         await host.consume(4)
@@ -264,7 +261,7 @@ class TestLoss:
         info = await host.info()
         assert (info["num_ack_pending"], info["num_redelivered"]) == (4, 0)
 
-    async def test_allowed_while_disconnected(self, hosts, own_server: RealServer):
+    async def test_allowed_while_disconnected(self, own_server: RealServer, hosts: OpenHost):
         host = await hosts(own_server.url)
         await host.trigger(5)
         consumption = await host.consume(0)
@@ -274,7 +271,9 @@ class TestLoss:
         await anyio.to_thread.run_sync(own_server.start)
         await host.come(3)
 
-    async def test_acks_of_a_lost_connection_leave_on_the_next_and_naks_do_not(self, hosts, own_server: RealServer):
+    async def test_acks_of_a_lost_connection_leave_on_the_next_and_naks_do_not(
+        self, own_server: RealServer, hosts: OpenHost
+    ):
         host = await hosts(own_server.url)
         await host.consume(2)
         await host.trigger(2)
@@ -290,7 +289,7 @@ class TestLoss:
         await host.come(2)
         assert (await host.info())["num_ack_pending"] == 1
 
-    async def test_deleted_consumer_is_made_again(self, hosts, nats_url: str):
+    async def test_deleted_consumer_is_made_again(self, hosts: OpenHost, nats_url: str):
         host = await hosts(nats_url)
         await host.consume(2)
         await host.settle()
@@ -298,7 +297,7 @@ class TestLoss:
         await host.trigger(3)
         await host.come(2)
 
-    async def test_consumer_deleted_while_all_slots_are_at_work(self, hosts, nats_url: str):
+    async def test_consumer_deleted_while_all_slots_are_at_work(self, hosts: OpenHost, nats_url: str):
         host = await hosts(nats_url)
         consumption = await host.consume(1)
         await host.trigger(1)
@@ -308,28 +307,30 @@ class TestLoss:
         consumption.allow(1)
         await host.come(2)  # the new consumer delivers the message anew: its ack went nowhere
 
-    async def test_deleted_stream_is_made_again(self, hosts, nats_url: str):
+    async def test_deleted_stream_is_made_again(self, hosts: OpenHost, nats_url: str):
         host = await hosts(nats_url)
         await host.consume(2)
         await host.settle()
         await host.link.api(f"STREAM.DELETE.{names.stream(host.broker.project)}")
-        async with asyncio.timeout(10):
-            while True:
-                with suppress(Exception):
-                    await host.info()
-                    break
-                await asyncio.sleep(0.05)
+
+        async def made_again() -> bool:
+            try:
+                await host.info()
+            except NotFound:
+                return False
+            return True
+
+        await until_it(made_again)
         await host.trigger(3)
         await host.come(2)
 
-    async def test_silence_makes_it_look(self, hosts, nats_url: str, monkeypatch: pytest.MonkeyPatch):
+    async def test_silence_makes_it_look(self, hosts: OpenHost, nats_url: str, monkeypatch: pytest.MonkeyPatch):
         # A pull the server has forgotten without a word: what a heartbeat is for.
         monkeypatch.setattr(pull_module, "HEARTBEAT", 0.2)
         host = await hosts(nats_url)
         share = await host.broker.consume(JOB, host.deliveries.append)
         real, share.next_subject = share.next_subject, "nobody.is.here"
-        answered = host.link.connection.client.subscribe("nobody.is.here")
-        await answered
+        await host.link.connection.client.subscribe("nobody.is.here")
         share.allow(2)
         await asyncio.sleep(0)
         await until(lambda: share.requested == 2)
@@ -337,7 +338,7 @@ class TestLoss:
         await host.trigger(3)
         await host.come(2)
 
-    async def test_uncalled_delivery_goes_back(self, hosts, nats_url: str):
+    async def test_uncalled_delivery_goes_back(self, hosts: OpenHost, nats_url: str):
         host = await hosts(nats_url)
         await host.consume(0)
         pull = host.broker._pull
@@ -352,7 +353,7 @@ class TestLoss:
 
 
 class TestStop:
-    async def test_what_comes_after_goes_to_others(self, hosts, nats_url: str):
+    async def test_what_comes_after_goes_to_others(self, hosts: OpenHost, nats_url: str):
         one, two = await hosts(nats_url), await hosts(nats_url)
         stopping = await one.consume(5)
         await one.settle()
@@ -365,7 +366,7 @@ class TestStop:
         assert one.deliveries == []
         assert all(delivery.message.num_delivered == 1 for delivery in two.deliveries)
 
-    async def test_one_of_two_jobs(self, hosts, nats_url: str):
+    async def test_one_of_two_jobs(self, hosts: OpenHost, nats_url: str):
         one, two = await hosts(nats_url), await hosts(nats_url)
         other_job = JobAddress("mod", "other")
         await one.broker.ensure_consumer(other_job, 1)
@@ -383,7 +384,7 @@ class TestStop:
 
 
 class TestDelivery:
-    async def test_nak_term_and_renew(self, hosts, nats_url: str):
+    async def test_nak_term_and_renew(self, hosts: OpenHost, nats_url: str):
         host = await hosts(nats_url, ack_wait=1)
         consumption = await host.consume(3)
         await host.trigger(3)
@@ -397,7 +398,7 @@ class TestDelivery:
         assert [delivery.message.num_delivered for delivery in host.deliveries] == [1, 1, 1, 2, 2]
         assert await host.broker.message(second.message.sequence) is None
 
-    async def test_renewed_stays_and_forgotten_comes_again(self, hosts, nats_url: str):
+    async def test_renewed_stays_and_forgotten_comes_again(self, hosts: OpenHost, nats_url: str):
         host = await hosts(nats_url, ack_wait=0.6)
         await host.consume(3)
         await host.trigger(2)
@@ -407,7 +408,7 @@ class TestDelivery:
             await asyncio.sleep(0.1)
         assert host.got[2] == host.got[1]
 
-    async def test_facts_of_the_message(self, hosts, nats_url: str):
+    async def test_facts_of_the_message(self, hosts: OpenHost, nats_url: str):
         host = await hosts(nats_url)
         await host.consume(1)
         subject = names.trigger_subject(host.broker.project, RunKey(*JOB, "x"))

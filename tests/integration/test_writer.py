@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ from jetjobs.errors import (
     StorageFull,
     WrongRevision,
 )
+from tests.support.links import open_link, until
 from tests.support.servers import RealServer
 
 pytestmark = pytest.mark.integration
@@ -28,16 +29,15 @@ pytestmark = pytest.mark.integration
 EXPECTED = "Nats-Expected-Last-Subject-Sequence"
 
 
-async def open_link(url: str, stream: str, *, outstanding: int = 4096, **config: Any) -> Link:
-    connection = await connect({"servers": url, "reconnect_time_wait": 0.1}, name="test")
-    link = Link(connection, PipelinedWriter(connection, outstanding=outstanding))
+async def with_stream(url: str, stream: str, *, outstanding: int = 4096, **config: Any) -> Link:
+    link = await open_link(url, outstanding=outstanding)
     await link.api(f"STREAM.CREATE.{stream}", {"name": stream, "subjects": [f"{stream}.>"], **config})
     return link
 
 
 @pytest.fixture
 async def link(nats_url: str, project: str) -> AsyncIterator[Link]:
-    link = await open_link(nats_url, project)
+    link = await with_stream(nats_url, project)
     yield link
     await link.api(f"STREAM.DELETE.{project}")
     await link.connection.close()
@@ -46,17 +46,11 @@ async def link(nats_url: str, project: str) -> AsyncIterator[Link]:
 @pytest.fixture
 async def own(own_server: RealServer) -> AsyncIterator[Link]:
     """A link to a server of the test's own, with a stream `s`."""
-    link = await open_link(own_server.url, "s")
+    link = await with_stream(own_server.url, "s")
     yield link
     with suppress(AssertionError):  # killed
         own_server.sigcont()
     await link.connection.close()
-
-
-async def until(condition: Callable[[], object], within: float = 10.0) -> None:
-    async with asyncio.timeout(within):
-        while not condition():
-            await asyncio.sleep(0.005)
 
 
 async def took(awaitable: Awaitable[object], kind: type[Exception]) -> float:
@@ -99,7 +93,7 @@ class TestAnswers:
             await link.writer.request("nobody.answers", timeout=5)
 
     async def test_full_stream_stores_nothing(self, nats_url: str, project: str):
-        link = await open_link(nats_url, project, max_bytes=2000, discard="new")
+        link = await with_stream(nats_url, project, max_bytes=2000, discard="new")
         await link.writer.write(f"{project}.a", b"x" * 1000, timeout=5)
         with pytest.raises(StorageFull):
             await link.writer.write(f"{project}.b", b"x" * 1000, timeout=5)
@@ -134,7 +128,7 @@ class TestPermissions:
         server.remove()
 
     async def test_refused_publish_fails_at_once_and_alone(self, restricted: RealServer):
-        link = await open_link(f"nats://u:p@127.0.0.1:{restricted.port}", "s")
+        link = await with_stream(f"nats://u:p@127.0.0.1:{restricted.port}", "s")
         forbidden = asyncio.create_task(took(link.writer.write("s.Closed.X", b"", timeout=30), PermissionMissing))
         allowed = [link.writer.write(f"s.open.{number}", b"", timeout=5) for number in range(20)]
         assert len(await asyncio.gather(*allowed)) == 20
@@ -214,7 +208,7 @@ class TestLoss:
 
 class TestBackPressure:
     async def test_never_more_outstanding_than_allowed(self, nats_url: str, project: str):
-        link = await open_link(nats_url, project, outstanding=4)
+        link = await with_stream(nats_url, project, outstanding=4)
         most = 0
 
         async def write(number: int) -> int:
@@ -229,7 +223,7 @@ class TestBackPressure:
         await link.connection.close()
 
     async def test_without_a_place_until_the_deadline_nothing_was_sent(self, own_server: RealServer):
-        link = await open_link(own_server.url, "s2", outstanding=2)
+        link = await with_stream(own_server.url, "s2", outstanding=2)
         own_server.sigstop()
         sent = [asyncio.create_task(took(link.writer.write(f"s2.{n}", b"", timeout=0.6), AnswerUnknown)) for n in "ab"]
         await until(lambda: link.writer.outstanding == 2)
@@ -242,7 +236,7 @@ class TestBackPressure:
         await link.connection.close()
 
     async def test_a_cancelled_write_gives_its_place_back(self, own_server: RealServer):
-        link = await open_link(own_server.url, "s3", outstanding=1)
+        link = await with_stream(own_server.url, "s3", outstanding=1)
         own_server.sigstop()
         writing = asyncio.create_task(link.writer.write("s3.a", b"", timeout=20))
         queued = asyncio.create_task(link.writer.write("s3.b", b"", timeout=20))
@@ -258,5 +252,3 @@ class TestBackPressure:
     async def test_idle_means_no_timer(self, link: Link, project: str):
         await link.writer.write(f"{project}.a", b"", timeout=5)
         await until(lambda: link.writer._sweeper is None)
-
-
