@@ -325,3 +325,6 @@ _READ: Final[dict[str, tuple[str, Callable[[str], Any]]]] = {
     TRACEPARENT: ("traceparent", _read_text),
 }
 _READERS: Final = {**{name.lower(): reader for name, reader in _READ.items()}, **_READ}
+
+ALL: Final = tuple(_READ)
+"""Every header a trigger may carry of ours."""
