@@ -24,6 +24,10 @@ class Deadline:
         self.seconds = seconds
         self._ends = time.monotonic() + seconds
 
+    def renew(self) -> None:
+        """Let the whole time begin again, for everybody who holds this deadline."""
+        self._ends = time.monotonic() + self.seconds
+
     @property
     def left(self) -> float:
         """Seconds left, 0 when the time is up."""
@@ -70,4 +74,5 @@ async def read(ask: Callable[[], Awaitable[T]], deadline: Deadline, what: str) -
         except (BrokerUnavailable, AnswerUnknown) as error:
             cause = error
         if not await pauses.another_try():
-            raise BrokerUnavailable(f"{what}: no answer from the broker within {deadline.seconds:g} s") from cause
+            why = f": {cause}" if str(cause) else ""
+            raise BrokerUnavailable(f"{what}: no answer within {deadline.seconds:g} s{why}") from cause

@@ -16,7 +16,7 @@ from jetjobs._client.calls import Deadline, read
 from jetjobs._core.models import JobAddress, JobDescriptor
 from jetjobs._core.triggering import close_names
 from jetjobs._ports import Catalog
-from jetjobs.errors import BrokerError, BrokerUnavailable, PermissionMissing, UnknownJobError
+from jetjobs.errors import BrokerError, PermissionMissing, UnknownJobError
 
 _BELIEVE_HOSTS = 5.0
 _logger = structlog.get_logger("jetjobs.client")
@@ -89,9 +89,7 @@ class JobLookup:
 
     async def _hosted_jobs(self, deadline: Deadline) -> frozenset[str] | None:
         try:
-            hosts = await read(self._catalog.hosts, deadline, "listing hosts")
-        except BrokerUnavailable:
-            raise
-        except BrokerError:  # no right to look, or no such bucket: it can't be told, and is no reason not to store
+            hosts = await read(self._catalog.hosts, Deadline(deadline.left / 4), "listing hosts")
+        except BrokerError:  # no right to look, or nobody answers: no reason not to try to store
             return None
         return frozenset(job for host in hosts for job in host.jobs)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import anyio
 
@@ -22,8 +22,7 @@ _IN_FLIGHT = 256
 JobName = Job[Any, Any] | str | tuple[str, str]
 
 
-@dataclass(frozen=True, slots=True)
-class TriggerRequest:
+class TriggerRequest(NamedTuple):
     """One of many triggers: the job (a `Job`, `"module.job"` or both names), its payload and options."""
 
     job: JobName
@@ -40,17 +39,11 @@ class TriggerRequest:
     @property
     def asked(self) -> Asked:
         """The options, checked."""
-        options = Asked(
-            self.idempotency_key,
-            self.on_duplicate,
-            self.delay,
-            self.at,
-            self.start_within,
-            self.expires_in,
-            self.scheduled_for,
-            self.allow_unknown,
-        )
-        return PLAIN if options == PLAIN else check_options(options)
+        options = self[2:]
+        return PLAIN if options == _NO_OPTIONS else check_options(Asked(*options))
+
+
+_NO_OPTIONS = TriggerRequest("")[2:]
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +102,7 @@ class _Many:
         if self._until.passed:
             raise BrokerUnavailable(f"not sent: nothing was confirmed for {self._patience:g} s")
         run = await handle.trigger_checked(request.payload, asked, self._until)
-        self._until = Deadline(self._patience)
+        self._until.renew()
         return run
 
     def _handle(self, job: JobName) -> JobHandle[Any, Any]:

@@ -9,11 +9,11 @@ from __future__ import annotations
 import hashlib
 import os
 import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import timedelta
 from enum import Enum, auto
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 from jetjobs._client.calls import Deadline, Pauses, read
 from jetjobs._client.reading import Reader
@@ -47,7 +47,6 @@ from jetjobs.errors import (
 INLINE = 16 * 1024
 _REPEAT_FOR = REPEAT_FOR.total_seconds()
 
-# A lost answer must leave time to send again within the call's timeout.
 _TRIES = 3
 _MOST_RETRIES = 10_000
 
@@ -60,9 +59,8 @@ class Target:
     schema: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Triggered:
-    """What a trigger came to."""
+class Triggered(NamedTuple):
+    """What a trigger came to. A tuple, because a frozen dataclass takes four times as long to make."""
 
     run: RunKey
     duplicate: bool = False
@@ -99,6 +97,9 @@ class Publisher:
         self._target = target
         self._broker = scope.backend.broker
         self._reader = Reader(scope)
+        # A lost answer must leave time to send again within the call's timeout.
+        self._one_try_seconds = scope.timeout / _TRIES
+        self._one_try = timedelta(seconds=self._one_try_seconds)
         plain = RunKey(*target.address, "")
         self._prefix = names.trigger_subject(scope.project, plain)
         # What most triggers carry is the same for all of them: made once, never changed.
@@ -122,12 +123,9 @@ class Publisher:
             address, deadline, allow_unknown=options.allow_unknown
         )
         if options is PLAIN and len(data) <= INLINE:
-            run = RunKey(*address, _fresh_id())
-            common = self._headers if data else self._bare_headers
-            await self._store(run, Outgoing(self._prefix + run.run_id, common, data), deadline)
-            return Triggered(run, no_host=not hosted)
+            return Triggered(await self._plain(data, deadline), no_host=not hosted)
         triggered = await self._by_options(data, options, deadline)
-        return triggered if hosted else replace(triggered, no_host=True)
+        return triggered if hosted else triggered._replace(no_host=True)
 
     def _encode(self, payload: Any) -> bytes:
         if payload is None:
@@ -138,6 +136,23 @@ class Publisher:
                 f"the payload takes {len(data)} bytes, at most {self._scope.max_payload} are allowed (max_payload)"
             )
         return data
+
+    async def _plain(self, data: bytes, deadline: Deadline) -> RunKey:
+        run = RunKey(*self._target.address, _fresh_id())
+        message = Outgoing(self._prefix + run.run_id, self._headers if data else self._bare_headers, data)
+        sent = False
+        if deadline.left >= self._one_try_seconds:
+            # Nearly always the whole of it; `_store` is for when it isn't.
+            try:
+                await self._broker.store(message, expected=0, timeout=self._one_try)
+            except AnswerUnknown:
+                sent = True
+            except BrokerUnavailable:
+                pass
+            else:
+                return run
+        await self._store(run, message, deadline, sent=sent)
+        return run
 
     async def _by_options(self, data: bytes, options: Asked, deadline: Deadline) -> Triggered:
         call = _Call(data, options, timing(options, self._broker.now()), deadline)
@@ -200,14 +215,14 @@ class Publisher:
         claim = await read(lambda: payloads.put(run.run_id, "in", name, data), call.deadline, "storing the payload")
         return Body(claim=claim)
 
-    async def _store(self, run: RunKey, message: Outgoing, deadline: Deadline) -> _Stored:
+    async def _store(self, run: RunKey, message: Outgoing, deadline: Deadline, *, sent: bool = False) -> _Stored:
         """Store a message whose subject must be empty, again and again until it is answered or time is up."""
         pauses: Pauses | None = None
-        sent = False
         while True:
-            one_try = min(deadline.seconds / _TRIES, deadline.left)
+            left = deadline.left
+            one_try = self._one_try if left >= self._one_try_seconds else timedelta(seconds=left)
             try:
-                await self._broker.store(message, expected=0, timeout=timedelta(seconds=one_try))
+                await self._broker.store(message, expected=0, timeout=one_try)
                 return _Stored.NEW
             except WrongRevision:
                 return _Stored.UNCLEAR if sent else _Stored.THERE
