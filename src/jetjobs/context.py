@@ -43,6 +43,7 @@ _LEVELS: Mapping[str, str] = MappingProxyType({
     "debug": "debug", "info": "info", "warning": "warning", "warn": "warning",
     "error": "error", "critical": "critical",
 })  # fmt: skip
+_STRUCTLOGS_OWN = frozenset({"event", "self"})  # parameters of its methods
 
 
 class Journal:
@@ -234,9 +235,9 @@ class JobContext(Generic[S]):
         name = _LEVELS.get(str(level).lower(), "info")
         kept = {key: _storable(value) for key, value in list(fields.items())[:MAX_FIELDS]} if fields else NOTHING
         self._journal.add(LogLine(self._clock_now(), name, _cut(text, MAX_TEXT), kept))
-        if "event" in fields:  # structlog's own word for the message
-            fields["event_"] = fields.pop("event")
-        getattr(self.logger, name)(text, **fields)
+        # Not the fields as given: a renderer would call their __repr__ unguarded.
+        said = {f"{key}_" if key in _STRUCTLOGS_OWN else key: value for key, value in kept.items()}
+        getattr(self.logger, name)(text, **said)
 
     def progress(self, done: float, total: float | None = None, message: str | None = None) -> None:
         """Say how far this attempt is; the record shows the last one said."""

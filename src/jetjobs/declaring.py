@@ -96,7 +96,8 @@ class JobMethod(Generic[J_co]):
         self.name = options.get("name", function.__name__)
         self.shape = inspect_handler(function, is_method=True, names=local)
         self.__doc__ = function.__doc__
-        declared_options(JobAddress("a class", self.name), JobPolicy(), options, self.shape)
+        owner = function.__qualname__.split(".")[-2]
+        declared_options(JobAddress(owner, self.name), JobPolicy(), options, self.shape)
 
     @overload
     def __get__(self, instance: None, owner: type[Any]) -> JobMethod[J_co]: ...

@@ -234,7 +234,9 @@ class _Annotations:
         except (NameError, AttributeError, SyntaxError, TypeError):
             return True  # perhaps imported for checkers only: a context needs no type at run time
         found = typing.get_origin(found) or found
-        return not isinstance(found, type) or issubclass(JobContext, found) or issubclass(found, JobContext)
+        if found is Any or not isinstance(found, type):  # Any is a class since 3.11
+            return True
+        return issubclass(JobContext, found) or issubclass(found, JobContext)
 
     def _evaluate(self, parameter: inspect.Parameter) -> Any:
         holder = type("holder", (), {"__annotations__": {parameter.name: parameter.annotation}})

@@ -39,6 +39,7 @@ class Module:
         self, name: str | None = None, *, lifespan: Lifespan | None = None, defaults: JobPolicy | None = None
     ) -> None:
         self.name = names.check_module_name(name if name is not None else _class_name(type(self)))
+        names.check_address(self.name, "j")  # long names are refused before the first job
         self.defaults = _check_defaults(self.name, defaults)
         self._lifespan = _check_lifespan(self.name, lifespan)
         self._jobs: dict[str, Job[Any, Any]] = {}
@@ -66,7 +67,9 @@ class Module:
         """Declares a job: `@billing.job`, or with options `@billing.job(timeout="2m")`."""
         return JobDecorator(self._add, {})
 
-    def expose_job(self, name: str, handler: Callable[..., Any], **options: Unpack[ExposeOptions]) -> Job[Any, Any]:
+    def expose_job(
+        self, name: str, handler: Callable[..., Any] | Job[Any, Any], **options: Unpack[ExposeOptions]
+    ) -> Job[Any, Any]:
         """Declares a function or bound method as a job, without a decorator."""
         function = handler.handler if isinstance(handler, Job) else handler
         return self._add(function, cast("JobOptions", {**options, "name": name}), local_names())

@@ -1,0 +1,327 @@
+from __future__ import annotations
+
+import threading
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+import structlog
+from hypothesis import given
+from hypothesis import strategies as st
+from structlog.testing import capture_logs
+
+from jetjobs import JobContext
+from jetjobs._core import codec
+from jetjobs._core.models import Body, LogLine, Progress, RunRecord, RunStatus, TriggerInfo
+from jetjobs.context import MAX_CHECKPOINT, MAX_LOG_BYTES, Journal
+from jetjobs.errors import JobsNotHosted, PayloadError, PayloadTooLargeError
+from jetjobs.outcomes import JobInterrupted, Skip
+
+NOON = datetime(2027, 1, 1, 12, tzinfo=UTC)
+RECORD = RunRecord(
+    run_id="r1",
+    module="billing",
+    job="send",
+    status=RunStatus.RUNNING,
+    starts=4,
+    snoozes=1,
+    interruptions=1,
+    max_attempts=5,
+    trigger=TriggerInfo("cron", schedule_id="s1", scheduled_for=NOON),
+)
+
+
+def make(journal: Journal | None = None, record: RunRecord = RECORD, **options: Any) -> JobContext[Any]:
+    journal = Journal() if journal is None else journal
+    options = {"payload": {"id": 7}, "state": "state", **options}
+    return JobContext(record, journal=journal, clock_now=lambda: NOON, **options)
+
+
+def test_a_context_tells_the_run() -> None:
+    ctx = make()
+    assert (ctx.run_id, ctx.module, ctx.job) == ("r1", "billing", "send")
+    assert (ctx.attempt, ctx.max_attempts) == (2, 5)
+    assert (ctx.payload, ctx.state) == ({"id": 7}, "state")
+    assert ctx.trigger is RECORD.trigger
+    assert repr(ctx) == "<JobContext billing.send/r1 attempt 2>"
+
+
+def test_a_new_journal_has_nothing_to_say() -> None:
+    journal = Journal()
+    make(journal)
+    assert (journal.logs, journal.progress, journal.checkpoint) == ([], None, None)
+    assert not journal.changed
+    assert journal.cancel_reason is None
+
+
+def test_a_handler_sees_why_it_must_stop() -> None:
+    journal = Journal()
+    ctx = make(journal)
+    assert not ctx.cancelled
+    assert ctx.cancel_reason is None
+    ctx.raise_if_cancelled()
+    journal.cancel_reason = "timeout"
+    assert ctx.cancelled
+    assert ctx.cancel_reason == "timeout"
+    with pytest.raises(JobInterrupted) as caught:
+        ctx.raise_if_cancelled()
+    assert caught.value.reason == "timeout"
+
+
+def test_skip_ends_the_run() -> None:
+    with pytest.raises(Skip) as caught:
+        make().skip("weekend")
+    assert caught.value.reason == "weekend"
+
+
+def test_the_last_progress_counts() -> None:
+    journal = Journal()
+    ctx = make(journal)
+    ctx.progress(1, 10)
+    ctx.progress(2.5, 10, "a" * 5000)
+    assert journal.changed
+    assert journal.progress is not None
+    assert (journal.progress.done, journal.progress.total) == (2.5, 10)
+    assert len(journal.progress.message or "") == 2048
+    ctx.progress(3)
+    assert journal.progress == Progress(3)
+
+
+def test_a_checkpoint_is_encoded_at_the_call() -> None:
+    journal = Journal()
+    value: dict[str, Any] = {"done": [1, 2], "at": NOON}
+    make(journal).checkpoint(value)
+    value["done"] = "changed later"
+    assert journal.changed
+    assert journal.checkpoint is not None
+    assert journal.checkpoint.value == {"done": [1, 2], "at": NOON}
+
+
+def test_a_checkpoint_that_cannot_be_kept_is_refused_and_the_old_one_stays() -> None:
+    journal = Journal()
+    ctx = make(journal)
+    ctx.checkpoint(1)
+    with pytest.raises(PayloadError, match=r'checkpoint\["x"\]\[0\]'):
+        ctx.checkpoint({"x": [object()]})
+    with pytest.raises(PayloadTooLargeError, match=f"a checkpoint of 65541 bytes is over {MAX_CHECKPOINT}"):
+        ctx.checkpoint("x" * MAX_CHECKPOINT)
+    assert journal.checkpoint == Body(codec.encode(1))
+
+
+def test_the_attempt_before_left_a_checkpoint() -> None:
+    record = RunRecord(
+        run_id="r1", module="m", job="j", status=RunStatus.RUNNING, checkpoint_body=Body(codec.encode({"day": 3}))
+    )
+    assert make(record=record).last_checkpoint == {"day": 3}
+    assert make().last_checkpoint is None
+
+
+def test_log_writes_to_record_and_structlog() -> None:
+    journal = Journal()
+    with capture_logs() as lines:
+        make(journal).log("sending", level="warning", invoice=7, event="mine")
+    assert journal.logs == [LogLine(NOON, "warning", "sending", {"invoice": 7, "event": "mine"})]
+    assert journal.changed
+    assert lines == [
+        {
+            "event": "sending",
+            "log_level": "warning",
+            "invoice": 7,
+            "event_": "mine",
+            "module": "billing",
+            "job": "send",
+            "run_id": "r1",
+            "attempt": 2,
+        }
+    ]
+
+
+def test_fields_named_like_the_contexts_own_are_no_error() -> None:
+    journal = Journal()
+    with capture_logs() as lines:
+        make(journal).log("x", message="m", job="other", run_id=1, self=2)
+    assert journal.logs[0].fields == {"message": "m", "job": "other", "run_id": 1, "self": 2}
+    assert lines[0]["self_"] == 2
+
+
+def test_the_logger_does_not_write_to_the_record() -> None:
+    journal = Journal()
+    ctx = make(journal)
+    with capture_logs() as lines:
+        ctx.logger.info("quietly", a=1)
+    assert ctx.logger is ctx.logger
+    assert journal.logs == []
+    assert lines[0]["event"] == "quietly"
+    assert lines[0]["run_id"] == "r1"
+
+
+@pytest.mark.parametrize(
+    "level, kept", [("info", "info"), ("WARN", "warning"), ("Error", "error"), ("debug", "debug"), ("loud", "info")]
+)
+def test_levels(level: str, kept: str) -> None:
+    journal = Journal()
+    with capture_logs() as lines:
+        make(journal).log("x", level=level)
+    assert journal.logs[0].level == lines[0]["log_level"] == kept
+
+
+class Hostile:
+    def __repr__(self) -> str:
+        raise RuntimeError("no")
+
+
+class Open:
+    def __repr__(self) -> str:
+        return "open" * 1000
+
+
+@pytest.mark.parametrize(
+    "value, kept",
+    [
+        (None, None),
+        (True, True),
+        (3, 3),
+        (1.5, 1.5),
+        (float("nan"), "nan"),
+        (10**30, str(10**30)),
+        ("x" * 5000, "x" * 2047 + "…"),
+        ([1, {"a": NOON}], [1, {"a": NOON}]),
+        (b"\x00", b"\x00"),
+        ((1, 2), [1, 2]),
+        (RunStatus.FAILED, "FAILED"),
+        (Hostile(), "<Hostile without a repr>"),
+        (Open(), "open" * 511 + "ope…"),
+        (list(range(5000)), str(list(range(5000)))[:2047] + "…"),
+        (ValueError("x"), "ValueError('x')"),
+    ],
+)
+def test_field_values_are_kept_or_shown(value: Any, kept: Any) -> None:
+    journal = Journal()
+    with capture_logs():
+        make(journal).log("x", value=value)
+    assert journal.logs[0].fields == {"value": kept}
+    codec.encode(dict(journal.logs[0].fields))
+
+
+def test_a_cycle_is_no_error() -> None:
+    journal = Journal()
+    cycle: list[Any] = []
+    cycle.append(cycle)
+    with capture_logs():
+        make(journal).log("x", cycle=cycle)
+    assert journal.logs[0].fields == {"cycle": "[[...]]"}
+
+
+def test_what_was_logged_does_not_change_later() -> None:
+    journal = Journal()
+    values = [1]
+    with capture_logs():
+        make(journal).log("x", values=values)
+    values.append(2)
+    assert journal.logs[0].fields == {"values": [1]}
+
+
+def test_a_message_need_not_be_a_text_nor_short() -> None:
+    journal = Journal()
+    with capture_logs():
+        make(journal).log(ValueError("x"))  # pyright: ignore[reportArgumentType]
+        numbered: dict[str, Any] = {f"f{n}": n for n in range(50)}
+        make(journal).log("y" * 10_000, **numbered)
+    assert journal.logs[0].message == "ValueError('x')"
+    assert len(journal.logs[1].message) == 8192
+    assert len(journal.logs[1].fields) == 32
+
+
+def test_of_many_lines_the_first_and_the_last_are_kept_with_a_mark_between() -> None:
+    journal = Journal()
+    for number in range(5000):
+        journal.add(LogLine(NOON + timedelta(seconds=number), "info", f"line {number}"))
+    logs = journal.logs
+    assert len(logs) == 1000
+    assert [line.message for line in logs[:50]] == [f"line {number}" for number in range(50)]
+    assert logs[50] == LogLine(logs[51].at, "warning", "… 4001 lines cut …")
+    assert [line.message for line in logs[51:]] == [f"line {number}" for number in range(4051, 5000)]
+
+
+@given(st.lists(st.tuples(st.integers(0, 8192), st.integers(0, 3)), max_size=1200))
+def test_logs_are_bounded_and_in_order_whatever_their_size(sizes: list[tuple[int, int]]) -> None:
+    journal = Journal()
+    for number, (size, fields) in enumerate(sizes):
+        named = {f"f{n}": "v" * 100 for n in range(fields)}
+        journal.add(LogLine(NOON + timedelta(seconds=number), "info", "x" * size, named))
+    logs = journal.logs
+    assert len(logs) <= 1000
+    assert [line.at for line in logs] == sorted(line.at for line in logs)
+    packed = codec.encode([[line.level, line.message, dict(line.fields)] for line in logs])
+    assert len(packed) <= MAX_LOG_BYTES + 50 * 8192
+    cut = [line for line in logs if line.message.endswith("lines cut …")]
+    lost = int(cut[0].message.split()[1]) if cut else 0
+    assert len(logs) - len(cut) + lost == len(sizes)
+
+
+def test_wide_characters_count_by_their_bytes() -> None:
+    journal = Journal()
+    for _ in range(200):
+        journal.add(LogLine(NOON, "info", "本" * 2000, {"ü": "ü" * 100, "n": 1}))
+    assert sum(len(line.message.encode()) for line in journal.logs) < MAX_LOG_BYTES + 50 * 8192
+
+
+def test_threads_may_log_while_the_heartbeat_reads() -> None:
+    journal = Journal()
+    ready = threading.Barrier(5)
+
+    def write() -> None:
+        ready.wait()
+        for number in range(2000):
+            journal.add(LogLine(NOON, "info", str(number)))
+
+    writers = [threading.Thread(target=write) for _ in range(4)]
+    for writer in writers:
+        writer.start()
+    ready.wait()
+    while any(writer.is_alive() for writer in writers):
+        assert len(journal.logs) <= 1010
+    for writer in writers:
+        writer.join()
+    assert journal.logs[-1].message == "1999"
+
+
+class Family:
+    def __init__(self) -> None:
+        self.seen: list[tuple[Any, Any, dict[str, Any]]] = []
+
+    async def trigger_child(self, job: Any, payload: Any = None, **options: Any) -> Any:
+        self.seen.append((job, payload, options))
+        return "child"
+
+    def trigger_child_blocking(self, job: Any, payload: Any = None, **options: Any) -> Any:
+        self.seen.append((job, payload, options))
+        return "blocking child"
+
+
+async def test_children_are_triggered_by_the_host() -> None:
+    family = Family()
+    ctx = make(children=family)
+    assert await ctx.trigger_child("billing.send", 1, key="k") == "child"
+    assert ctx.trigger_child_blocking("billing.send", 2, delay="5m") == "blocking child"
+    assert family.seen == [
+        ("billing.send", 1, {"key": "k", "delay": None, "at": None}),
+        ("billing.send", 2, {"key": None, "delay": "5m", "at": None}),
+    ]
+
+
+async def test_children_without_a_host_are_refused() -> None:
+    with pytest.raises(JobsNotHosted, match=r"trigger_child is not available here: run r1 of billing\.send"):
+        await make().trigger_child("billing.send")
+    with pytest.raises(JobsNotHosted, match="not available here"):
+        make().trigger_child_blocking("billing.send")
+
+
+def test_a_context_binds_no_logger_until_it_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_args: object) -> None:
+        raise AssertionError("bound too early")
+
+    monkeypatch.setattr(structlog, "get_logger", refuse)
+    ctx = make()
+    ctx.progress(1)
+    assert ctx.run_id == "r1"
