@@ -113,7 +113,9 @@ def hide_login(server: str) -> str:
     >>> hide_login("nats://me:secret@localhost:4222")
     'nats://…@localhost:4222'
     """
-    scheme, mark, rest = server.rpartition("://")
+    scheme, mark, rest = server.partition("://")  # the first one: a password may hold another
+    if not mark:
+        scheme, rest = "", server
     login, at, host = rest.rpartition("@")
     return f"{scheme}{mark}{'…' if login or at else ''}{at}{host}"
 
@@ -156,15 +158,19 @@ def _servers(given: object) -> list[str]:
     parts = given.split(",") if isinstance(given, str) else given
     if not isinstance(parts, (list, tuple)):
         raise ConfigError(f'servers must be a URL such as "{DEFAULT_SERVER}" or a list of them, not {parts!r}')
-    servers = [_server(part) for part in cast("Sequence[object]", parts) if part != ""]
+    servers = [_server(part) for part in cast("Sequence[object]", parts) if not _is_blank(part)]
     if not servers:
         raise ConfigError(f'there is no server to connect to; write a URL such as "{DEFAULT_SERVER}"')
     return servers
 
 
+def _is_blank(part: object) -> bool:
+    return isinstance(part, str) and not part.strip()
+
+
 def _server(given: object) -> str:
     if not isinstance(given, str):
-        raise ConfigError(f'a server is a URL such as "{DEFAULT_SERVER}", not a {type(given).__name__}')
+        raise ConfigError(f'a server is a URL such as "{DEFAULT_SERVER}", not of type {type(given).__name__}')
     text = given.strip()
     url = text if "://" in text else f"nats://{text}"
     try:
@@ -178,7 +184,7 @@ def _server(given: object) -> str:
 
 
 def _has_login(servers: object) -> bool:
-    texts = [servers] if isinstance(servers, str) else cast("Sequence[object]", servers)
+    texts = cast("Sequence[object]", servers) if isinstance(servers, (list, tuple)) else (servers,)
     return any(isinstance(text, str) and "@" in text for text in texts)
 
 
