@@ -1,14 +1,20 @@
 """What every test may ask for; folders add their own."""
 
 import asyncio
+import os
 import secrets
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from tests.support.cluster import RealCluster
 from tests.support.servers import RealServer
+
+if "CI" not in os.environ:  # there Hypothesis takes its own profile: no deadline, same examples each time
+    settings.register_profile("busy-machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+    settings.load_profile("busy-machine")
 
 
 @pytest.fixture(scope="session")
