@@ -3,10 +3,12 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections import OrderedDict
+from collections.abc import Callable
+from contextlib import suppress
 from datetime import UTC, date, datetime, time, timedelta, timezone, tzinfo
 from decimal import Decimal
 from enum import Enum, IntEnum, StrEnum
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 from uuid import UUID
 from zoneinfo import ZoneInfo
 
@@ -19,10 +21,14 @@ from pydantic import BaseModel, Field, SecretBytes, SecretStr, field_serializer
 from jetjobs._core import codec
 from jetjobs.errors import PayloadError, PayloadInvalidError
 
+_packb = cast("Callable[..., bytes]", msgpack.packb)
+
 texts = st.text(st.characters(exclude_categories=("Cs",)))
 floats = st.floats(allow_nan=False, allow_infinity=False)
 ints = st.integers(-(2**63), 2**64 - 1)
-zones = st.none() | st.timezones() | st.timedeltas(timedelta(hours=-23), timedelta(hours=23)).map(timezone)
+zones = (
+    st.none() | st.timezones() | st.integers(-86_399, 86_399).map(lambda seconds: timezone(timedelta(seconds=seconds)))
+)
 json_values = st.recursive(
     st.none() | st.booleans() | ints | floats | texts,
     lambda parts: st.lists(parts, max_size=4) | st.dictionaries(texts, parts, max_size=4),
@@ -115,25 +121,25 @@ class TestRoundTrip:
 
     @pytest.mark.parametrize("zone", ["Mars/Olympus", "../../etc/passwd", "/etc/passwd", "Europe"])
     def test_a_zone_unknown_here_leaves_the_instant(self, zone: str) -> None:
-        data = msgpack.packb(msgpack.ExtType(1, f"2026-03-01T12:00:00+01:00[{zone}]".encode()))
+        data = _packb(msgpack.ExtType(1, f"2026-03-01T12:00:00+01:00[{zone}]".encode()))
         assert codec.decode(data) == datetime(2026, 3, 1, 11, tzinfo=UTC)
 
     def test_when_a_zones_rules_changed_the_instant_counts(self) -> None:
-        data = msgpack.packb(msgpack.ExtType(1, b"2026-03-01T12:00:00+05:00[Europe/Paris]"))
+        data = _packb(msgpack.ExtType(1, b"2026-03-01T12:00:00+05:00[Europe/Paris]"))
         back = codec.decode(data)
         assert back == datetime(2026, 3, 1, 7, tzinfo=UTC)
         assert back.hour == 8
 
     def test_a_naive_datetime_stays_naive_even_with_a_zone_in_brackets(self) -> None:
-        data = msgpack.packb(msgpack.ExtType(1, b"2026-03-01T12:00:00[Europe/Paris]"))
+        data = _packb(msgpack.ExtType(1, b"2026-03-01T12:00:00[Europe/Paris]"))
         assert codec.decode(data) == datetime(2026, 3, 1, 12)  # noqa: DTZ001
 
     def test_msgpacks_own_timestamps_are_read(self) -> None:
         at = datetime(2026, 3, 1, 12, tzinfo=UTC)
-        assert codec.decode(msgpack.packb(at, datetime=True)) == at
+        assert codec.decode(_packb(at, datetime=True)) == at
 
     @pytest.mark.parametrize(
-        ("given", "stored"),
+        "given,stored",
         [
             ((1, 2), [1, 2]),
             (frozenset({1}), {1}),
@@ -146,7 +152,7 @@ class TestRoundTrip:
             ({"a": Line(grandTotal=Decimal(1), order=Order(UUID(int=1)))}, None),
             (bytearray(b"ab"), b"ab"),
             (memoryview(b"abcd")[::2], b"ac"),
-            (OrderedDict(a=Text("x")), {"a": "x"}),
+            (cast("dict[str, str]", OrderedDict(a=Text("x"))), {"a": "x"}),
             ({Colour.RED: 1, Text("k"): True}, {"red": 1, "k": True}),
             (1.7e308, 1.7e308),
             ("\ue000\xcb\x7f\xf8", "\ue000\xcb\x7f\xf8"),
@@ -184,17 +190,17 @@ class TestRoundTrip:
 
 
 class Nowhere(tzinfo):
-    def utcoffset(self, dt: datetime | None) -> timedelta | None:
+    def utcoffset(self, _: datetime | None, /) -> timedelta | None:
         raise ValueError("nowhere")
 
-    def tzname(self, dt: datetime | None) -> str:
+    def tzname(self, _: datetime | None, /) -> str:
         return "nowhere"
 
 
 class NaT(datetime):
     """A datetime that isn't one, as pandas has it."""
 
-    def isoformat(self, sep: str = "T", timespec: str = "auto") -> str:
+    def isoformat(self, *_: str, **__: str) -> str:
         return "NaT"
 
 
@@ -224,7 +230,7 @@ def cyclic_dict() -> dict[str, Any]:
 
 class TestRefused:
     @pytest.mark.parametrize(
-        ("value", "path", "why"),
+        "value,path,why",
         [
             ({"x": [object()]}, 'payload["x"][0]', "builtins.object"),
             ({"x": (1, {"y": 1j})}, 'payload["x"][1]["y"]', "complex"),
@@ -285,7 +291,7 @@ class TestRefused:
 
 
 def ext(code: int, data: bytes) -> bytes:
-    return msgpack.packb(msgpack.ExtType(code, data))
+    return _packb(msgpack.ExtType(code, data))
 
 
 def nested_sets(levels: int) -> bytes:
@@ -308,17 +314,13 @@ class TestHostile:
     def test_bytes_cut_or_changed(self, value: object, data: st.DataObject) -> None:
         raw = bytearray(codec.encode(value))
         raw[data.draw(st.integers(0, len(raw) - 1))] = data.draw(st.integers(0, 255))
-        try:
+        with suppress(PayloadInvalidError):
             codec.decode(bytes(raw[: data.draw(st.integers(0, len(raw)))]))
-        except PayloadInvalidError:
-            pass
 
     @given(st.integers(0, 127), st.binary(max_size=40))
     def test_any_extension(self, code: int, data: bytes) -> None:
-        try:
+        with suppress(PayloadInvalidError):
             codec.decode(ext(code, data))
-        except PayloadInvalidError:
-            pass
 
     @pytest.mark.parametrize(
         "data",
@@ -437,9 +439,9 @@ def _typed(value: Any) -> Any:
         case bool() | None:
             return (str(type(value)), value)
         case dict():
-            return {key: _typed(part) for key, part in value.items()}
+            return {key: _typed(part) for key, part in cast("dict[str, Any]", value).items()}
         case list():
-            return [_typed(part) for part in value]
+            return [_typed(part) for part in cast("list[Any]", value)]
         case _:
             return value
 
@@ -450,7 +452,7 @@ class TestForPeople:
         json.dumps(codec.to_jsonable(value), allow_nan=False)
 
     @pytest.mark.parametrize(
-        ("value", "shown"),
+        "value,shown",
         [
             (datetime(2026, 3, 1, tzinfo=UTC), "2026-03-01T00:00:00+00:00"),
             (timedelta(seconds=1.5), 1.5),

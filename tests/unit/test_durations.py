@@ -12,7 +12,7 @@ from jetjobs.errors import ConfigError
 
 
 @pytest.mark.parametrize(
-    ("written", "seconds"),
+    "written,seconds",
     [
         ("250ms", 0.25),
         ("30s", 30),
@@ -80,7 +80,7 @@ def test_what_is_formatted_is_read_back(span: timedelta) -> None:
 
 
 @pytest.mark.parametrize(
-    ("span", "text"),
+    "span,text",
     [
         (timedelta(0), "0s"),
         (timedelta(minutes=90), "1h30m"),

@@ -146,13 +146,15 @@ class Reader:
 
     __slots__ = ("_blank", "_extra", "_kind", "_known", "_required", "_setters")
 
-    def __init__(self, kind: type[Any], known: dict[str, tuple[str, type, _Build]]) -> None:
+    def __init__(self, kind: type[Any], known: dict[str, tuple[str, type, _Build]], nullable: str = "") -> None:
         names = [field.name for field in fields(kind)]
         places = {name: place for place, name in enumerate([*names, _DROPPED])}
         self._kind = kind
         self._known = {key: (places[name], wanted, build) for key, (name, wanted, build) in known.items()}
         self._blank = [*(NOTHING if f.default_factory is not MISSING else f.default for f in fields(kind)), None]
         self._required = self._blank.count(MISSING)
+        for name in nullable.split():
+            self._blank[places[name]] = None
         self._setters = tuple(getattr(kind, name).__set__ for name in names)
         self._extra = places.get("extra")
 
@@ -286,6 +288,7 @@ _read_attempt: Final = Reader(
         **_all("started_at finished_at", datetime),
         "error": ("error", dict, _read_error),
     },
+    nullable="started_at finished_at",
 )
 
 read_record: Final = Reader(

@@ -1,0 +1,438 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import fields, replace
+from datetime import UTC, datetime, timedelta
+from typing import Any, cast
+from zoneinfo import ZoneInfo
+
+import msgpack
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from jetjobs._core import wire
+from jetjobs._core.models import (
+    Attempt,
+    Body,
+    ClaimCheck,
+    HostPresence,
+    JobDescriptor,
+    LogLine,
+    Owner,
+    Progress,
+    RunError,
+    RunRecord,
+    RunStatus,
+    TriggerInfo,
+)
+from jetjobs._core.shapes import TRIGGER_KINDS, pack
+from jetjobs.errors import PayloadError, PayloadInvalidError
+
+AT = datetime(2026, 3, 1, 12, 0, 0, 123_456, tzinfo=UTC)
+LIMIT = 512 * 1024
+
+_packb = cast("Callable[..., bytes]", msgpack.packb)
+_unpackb = cast("Callable[..., Any]", msgpack.unpackb)
+
+texts = st.text(st.characters(exclude_categories=("Cs",)), max_size=20)
+counts = st.integers(0, 2**40)
+instants = st.datetimes(timezones=st.just(UTC))
+jsons = st.recursive(st.none() | st.booleans() | counts | texts, lambda p: st.lists(p, max_size=3), max_leaves=5)
+claims = st.builds(ClaimCheck, texts, counts, counts, texts)
+bodies = st.builds(Body, st.binary(max_size=20), st.sampled_from(["msgpack", "json"]), st.none() | claims)
+errors = st.builds(RunError, texts, texts, texts)
+infos = st.builds(
+    TriggerInfo,
+    st.sampled_from(sorted(TRIGGER_KINDS)),
+    st.none() | texts,
+    st.none() | st.datetimes(timezones=st.just(UTC) | st.just(ZoneInfo("Europe/Paris"))),
+    st.none() | texts,
+    st.none() | texts,
+    st.none() | texts,
+)
+logs = st.builds(LogLine, instants, texts, texts, st.dictionaries(texts, jsons, max_size=3))
+attempts = st.builds(Attempt, counts, texts, st.none() | instants, st.none() | instants, texts, st.none() | errors)
+unknown = st.dictionaries(texts.map(lambda name: "x-" + name), jsons, max_size=3)
+optional_texts = ("key", "payload_digest", "version", "claim", "skip_reason", "host_id", "schedule_id")
+optional_instants = ("fired_at", "scheduled_for", "start_deadline", "expires_at", "created_at", "started_at")
+records = st.builds(
+    RunRecord,
+    texts,
+    texts,
+    texts,
+    st.sampled_from(RunStatus),
+    **{name: st.none() | texts for name in (*optional_texts, "parent_run_id", "retry_of")},
+    **{name: st.none() | instants for name in (*optional_instants, "finished_at", "heartbeat_at", "retry_at")},
+    **dict.fromkeys(("starts", "snoozes", "interruptions", "turn", "max_attempts"), counts),
+    cancel_asked=st.booleans(),
+    owner=st.none() | st.builds(Owner, counts, instants, counts, texts),
+    trigger=infos,
+    payload_body=st.none() | bodies,
+    result_body=st.none() | bodies,
+    checkpoint_body=st.none() | bodies,
+    error=st.none() | errors,
+    logs=st.lists(logs, max_size=3).map(tuple),
+    progress=st.none() | st.builds(Progress, st.floats(allow_nan=False), st.none() | counts, st.none() | texts),
+    attempts=st.lists(attempts, max_size=3).map(tuple),
+    extra=unknown,
+)
+descriptors = st.builds(
+    JobDescriptor,
+    texts,
+    texts,
+    description=texts,
+    max_concurrency=counts,
+    timeout=st.none() | st.integers(0, 10**10).map(lambda ms: timedelta(milliseconds=ms)),
+    payload_schema=st.none() | st.dictionaries(texts, jsons, max_size=3),
+    takes_payload=st.booleans(),
+    triggers=st.lists(st.dictionaries(texts, jsons, max_size=2), max_size=2).map(tuple),
+    updated_at=st.none() | instants,
+    digest=texts,
+    extra=unknown,
+)
+presences = st.builds(
+    HostPresence,
+    texts,
+    texts,
+    counts,
+    instants,
+    instants,
+    version=st.none() | texts,
+    jobs=st.lists(texts, max_size=3).map(tuple),
+    running=counts,
+    descriptors=st.dictionaries(texts, texts, max_size=3),
+    draining=st.booleans(),
+)
+
+PLAIN = RunRecord("01abc", "billing", "send", RunStatus.RUNNING)
+
+
+def written(record: RunRecord) -> dict[str, Any]:
+    return _unpackb(wire.pack_record(record), timestamp=3)
+
+
+class TestRoundTrip:
+    @settings(max_examples=60)
+    @given(records)
+    def test_records(self, record: RunRecord) -> None:
+        data = wire.pack_record(record)
+        back = wire.unpack_record(data)
+        assert back == record
+        assert wire.pack_record(back) == data
+
+    @given(descriptors)
+    def test_descriptors(self, descriptor: JobDescriptor) -> None:
+        assert wire.unpack_descriptor(wire.pack_descriptor(descriptor)) == descriptor
+
+    @given(presences)
+    def test_presences(self, presence: HostPresence) -> None:
+        assert wire.unpack_presence(wire.pack_presence(presence)) == presence
+
+    def test_no_field_of_a_record_is_forgotten(self) -> None:
+        """Every field is in the strategy with a value that isn't its default, so the round trip covers it."""
+        full = replace(
+            PLAIN,
+            **{field.name: _other(field.name, field.default) for field in fields(RunRecord) if field.name != "status"},
+        )
+        back = wire.unpack_record(wire.pack_record(full))
+        assert back == full
+        assert all(getattr(back, field.name) != field.default for field in fields(RunRecord))
+
+    def test_an_occurrence_keeps_its_schedules_zone(self) -> None:
+        paris = AT.astimezone(ZoneInfo("Europe/Paris"))
+        back = wire.unpack_record(wire.pack_record(replace(PLAIN, trigger=TriggerInfo("cron", "s1", paris))))
+        assert back.trigger.scheduled_for is not None
+        assert back.trigger.scheduled_for.tzinfo is ZoneInfo("Europe/Paris")
+
+
+def _other(name: str, default: object) -> object:
+    """A value for a record's field that isn't its default."""
+    made: dict[str, object] = {
+        "owner": Owner(1, AT, 2, "h"),
+        "error": RunError("E", "m", "t"),
+        "progress": Progress(1, 2, "m"),
+        "trigger": TriggerInfo("event", event_subject="a"),
+        "logs": (LogLine(AT, "info", "m", {"a": 1}),),
+        "attempts": (Attempt(1, "h", AT, AT, "FAILED"),),
+        "extra": {"later": [1]},
+    }
+    if isinstance(default, int):
+        return True if default is False else default + 3
+    if name.endswith("_body"):
+        return Body(b"x")
+    return made.get(name, AT if name.endswith(("_at", "_for", "_deadline")) else name)
+
+
+class TestOnTheWire:
+    def test_what_is_default_is_left_out(self) -> None:
+        assert written(PLAIN) == {
+            "run_id": "01abc",
+            "module": "billing",
+            "job": "send",
+            "status": "RUNNING",
+            "v": 1,
+            "attempt": 0,
+        }
+
+    def test_bodies_are_short_maps_under_their_own_names(self) -> None:
+        claim = ClaimCheck("s", 1, 2, "f")
+        record = replace(
+            PLAIN, payload_body=Body(b"p"), result_body=Body(b"r", "json"), checkpoint_body=Body(claim=claim)
+        )
+        found = written(record)
+        assert found["payload"] == {"data": b"p"}
+        assert found["result"] == {"data": b"r", "encoding": "json"}
+        assert found["checkpoint"] == {"claim": {"subject": "s", "chunks": 1, "size": 2, "sha256": "f"}}
+
+    def test_the_attempt_is_written_for_readers(self) -> None:
+        assert written(replace(PLAIN, starts=5, snoozes=1, interruptions=1))["attempt"] == 3
+
+    def test_instants_are_msgpack_timestamps(self) -> None:
+        assert written(replace(PLAIN, created_at=AT))["created_at"] == AT
+
+    def test_a_plain_finished_record_is_small(self) -> None:
+        done = replace(
+            PLAIN,
+            status=RunStatus.SUCCEEDED,
+            starts=1,
+            claim="a" * 16,
+            owner=Owner(12345, AT, 1, "host-1"),
+            started_at=AT,
+            finished_at=AT,
+            attempts=(Attempt(1, "host-1", AT, AT, "SUCCEEDED"),),
+        )
+        assert len(wire.pack_record(done)) < 350
+
+    def test_stray_bytes_of_file_names_are_escaped(self) -> None:
+        record = replace(PLAIN, error=RunError("FileNotFoundError", "no \udce9.txt"))
+        assert wire.unpack_record(wire.pack_record(record)).error == RunError("FileNotFoundError", "no \\udce9.txt")
+
+    @pytest.mark.parametrize("value", [object(), 2**70, datetime(2026, 3, 1)])  # noqa: DTZ001
+    def test_what_has_no_place_in_a_record_is_refused(self, value: object) -> None:
+        with pytest.raises(PayloadError, match="can't be stored"):
+            wire.pack_record(replace(PLAIN, logs=(LogLine(AT, "info", "m", {"x": value}),)))
+
+
+class TestOtherVersions:
+    def test_fields_unknown_here_survive_a_rewrite(self) -> None:
+        raw = {**written(PLAIN), "colour": {"red": [1, AT]}, "later": msgpack.ExtType(9, b"x")}
+        record = wire.unpack_record(_packb(raw, datetime=True))
+        again = _unpackb(wire.pack_record(replace(record, status=RunStatus.SUCCEEDED)), timestamp=3)
+        assert (again["colour"], again["later"]) == (raw["colour"], raw["later"])
+        assert again["status"] == "SUCCEEDED"
+
+    def test_an_unknown_field_never_hides_a_known_one(self) -> None:
+        assert wire.unpack_record(wire.pack_record(replace(PLAIN, extra={"job": "other", "v": 9}))).job == "send"
+
+    def test_a_presence_drops_what_it_doesnt_know(self) -> None:
+        presence = HostPresence("h", "n", 1, AT, AT)
+        raw = {**_unpackb(wire.pack_presence(presence), timestamp=3), "later": 1}
+        assert wire.unpack_presence(_packb(raw, datetime=True)) == presence
+
+    @pytest.mark.parametrize("version", [2, 99, "1", None])
+    def test_a_newer_version_is_left_alone(self, version: object) -> None:
+        with pytest.raises(PayloadInvalidError, match=r"version .*upgrade"):
+            wire.unpack_record(_packb({**written(PLAIN), "v": version}))
+
+    def test_no_version_is_the_first(self) -> None:
+        assert wire.unpack_record(_packb({**written(PLAIN), "v": 1})) == PLAIN
+        assert wire.unpack_record(_packb({name: v for name, v in written(PLAIN).items() if name != "v"})) == PLAIN
+
+    def test_nil_counts_as_absent(self) -> None:
+        assert wire.unpack_record(_packb({**written(PLAIN), "error": None, "turn": None})) == PLAIN
+
+
+class TestHostile:
+    @given(st.binary())
+    def test_any_bytes(self, data: bytes) -> None:
+        for unpack in (wire.unpack_record, wire.unpack_descriptor, wire.unpack_presence):
+            with pytest.raises(PayloadInvalidError):
+                unpack(data)
+
+    @settings(max_examples=60)
+    @given(records, st.data())
+    def test_records_cut_or_changed(self, record: RunRecord, data: st.DataObject) -> None:
+        raw = bytearray(wire.pack_record(record))
+        raw[data.draw(st.integers(0, len(raw) - 1))] = data.draw(st.integers(0, 255))
+        try:
+            found = wire.unpack_record(bytes(raw[: data.draw(st.sampled_from([len(raw), len(raw) // 2]))]))
+        except PayloadInvalidError:
+            return
+        wire.pack_record(found)
+
+    @given(st.sampled_from(sorted(set(RunRecord.__slots__) | {"payload", "result", "v", "attempt"})), jsons | instants)
+    def test_any_type_in_any_field(self, name: str, value: object) -> None:
+        try:
+            found = wire.unpack_record(_packb({**written(PLAIN), name: value}, datetime=True))
+        except PayloadInvalidError:
+            return
+        wire.pack_record(found)
+
+    @pytest.mark.parametrize(
+        "change",
+        cast(
+            "list[dict[Any, Any]]",
+            [
+                {"status": "EATEN"},
+                {"status": 1},
+                {"run_id": None},
+                {"owner": {}},
+                {"owner": {"sequence": 1}},
+                {"owner": []},
+                {"trigger": {"kind": "magic"}},
+                {"trigger": {"scheduled_for": "soon"}},
+                {"trigger": {"scheduled_for": "2026-03-01T12:00:00"}},
+                {"trigger": {"scheduled_for": 7}},
+                {"payload": {"data": "text"}},
+                {"payload": {"encoding": "pickle"}},
+                {"payload": {"claim": {"subject": "s"}}},
+                {"progress": {"done": "all"}},
+                {"progress": {"done": True}},
+                {"logs": [1]},
+                {"logs": {}},
+                {"attempts": [[]]},
+                {"later": [[[]]] * 2, b"bytes": 1},
+            ],
+        ),
+    )
+    def test_fields_that_mean_nothing(self, change: dict[Any, Any]) -> None:
+        with pytest.raises(PayloadInvalidError) as caught:
+            wire.unpack_record(_packb({**written(PLAIN), **change}))
+        assert len(str(caught.value)) <= 500
+
+    @pytest.mark.parametrize("levels", [500, 600, 1000, 1023, 2000])
+    def test_what_could_not_be_written_again_is_refused(self, levels: int) -> None:
+        head = _packb({**written(PLAIN), "later": 0})
+        try:
+            found = wire.unpack_record(head[:-1] + b"\x91" * levels + b"\x90")
+        except PayloadInvalidError:
+            return
+        data = wire.pack_record(found)
+        assert wire.pack_record(wire.unpack_record(data)) == data
+
+    @pytest.mark.parametrize("data", [b"\x91" * 100_000, b"\x90", b"\xc0", b"", b"\x80", b"\xdf\xff\xff\xff\xff"])
+    def test_no_records(self, data: bytes) -> None:
+        with pytest.raises(PayloadInvalidError):
+            wire.unpack_record(data)
+
+
+def lines(count: int, size: int) -> tuple[LogLine, ...]:
+    return tuple(LogLine(AT, "info", f"{number:06}" + "x" * size) for number in range(count))
+
+
+class TestFits:
+    def test_a_small_record_is_left_as_it_is(self) -> None:
+        assert wire.fit_record(PLAIN) is PLAIN
+
+    def test_logs_go_first_and_the_newest_stay(self) -> None:
+        record = replace(PLAIN, logs=lines(1000, 1000), error=RunError("E", "m" * 8000, "t" * 30_000))
+        back = wire.unpack_record(wire.pack_record(record))
+        assert back.error == record.error
+        assert back.logs[-1] == record.logs[-1]
+        assert 300 < len(back.logs) < 500
+        gone = 1000 - (len(back.logs) - 1)
+        assert back.logs[0].message == f"… [cut, {gone} older lines]"
+        assert back.logs[1] == record.logs[gone]
+
+    def test_then_the_texts_of_errors(self) -> None:
+        error = RunError("E", "m" * 8000, "t" * 300_000)
+        record = replace(PLAIN, error=error, attempts=(Attempt(1, "h", AT, AT, "FAILED", error),) * 30)
+        back = wire.unpack_record(wire.pack_record(record))
+        assert back.error is not None
+        assert back.error.message.startswith("mmm")
+        assert back.error.traceback.startswith("[cut, 300000 characters]")
+        assert len(back.attempts) == 20
+        assert back.attempts[0].error == back.error
+
+    def test_then_the_checkpoint(self) -> None:
+        record = replace(PLAIN, checkpoint_body=Body(b"x" * 600_000), payload_body=Body(b"p"))
+        back = wire.unpack_record(wire.pack_record(record))
+        assert back == replace(PLAIN, payload_body=Body(b"p"))
+
+    def test_in_the_end_whatever_it_takes(self) -> None:
+        record = replace(PLAIN, key="k" * 600_000, result_body=Body(b"x" * 600_000), extra={"later": "x" * 600_000})
+        back = wire.unpack_record(wire.pack_record(record))
+        assert back.run_key == PLAIN.run_key
+        assert back.status is PLAIN.status
+        assert back.key is not None
+        assert back.key.endswith("… [cut, 600000 characters]")
+
+    @given(
+        st.integers(0, 3000),
+        st.integers(0, 5000),
+        st.integers(0, 700_000),
+        st.integers(0, 700_000),
+        st.integers(0, 25),
+    )
+    def test_any_record_fits(self, count: int, line: int, text: int, body: int, tries: int) -> None:
+        error = RunError("E" * text, "é" * text, "t" * text)
+        record = replace(
+            PLAIN,
+            logs=lines(1, line) * count,
+            error=error,
+            attempts=(Attempt(1, "h", AT, AT, "FAILED", error),) * min(tries, 3),
+            checkpoint_body=Body(b"c" * body),
+            payload_body=Body(b"p" * text),
+            skip_reason="r" * body,
+            trigger=TriggerInfo("event", event_subject="s" * body),
+        )
+        data = wire.pack_record(record)
+        assert len(data) <= LIMIT
+        assert wire.unpack_record(data).run_key == PLAIN.run_key
+
+
+class TestTexts:
+    @given(st.text(), st.integers(40, 200))
+    def test_a_cut_text_keeps_its_limit_and_tells_its_length(self, text: str, limit: int) -> None:
+        for cut in (wire.cut, wire.cut_front):
+            found = cut(text, limit)
+            size = len(found.encode())
+            assert size <= limit
+            assert (
+                found == text.encode("utf-8", "backslashreplace").decode() or f"[cut, {len(text)} characters]" in found
+            )
+
+    def test_a_text_keeps_its_beginning_and_a_traceback_its_end(self) -> None:
+        assert wire.cut("a" * 50 + "z" * 50, 60).startswith("aaaa")
+        assert wire.cut_front("a" * 50 + "z" * 50, 60).endswith("zzzz")
+        assert wire.cut("short", 60) == wire.cut_front("short", 60) == "short"
+        assert wire.cut("é", 60) == wire.cut_front("é", 60) == "é"
+
+    def test_errors(self) -> None:
+        error = wire.run_error("E" * 300, "m" * 3_000_000, "t" * 3_000_000)
+        assert (len(error.type.encode()), len(error.message.encode()), len(error.traceback.encode())) == (
+            200,
+            8192,
+            32768,
+        )
+        assert wire.run_error("ValueError", "no") == RunError("ValueError", "no")
+
+    def test_reasons_and_progress(self) -> None:
+        assert len(wire.reason("r" * 5000).encode()) == 1024
+        assert wire.progress(1, 2) == Progress(1, 2)
+        assert len((wire.progress(1, 2, "m" * 5000).message or "").encode()) == 1024
+
+    def test_a_log_line(self) -> None:
+        assert wire.log_line(AT, "info", "sending", {}) == LogLine(AT, "info", "sending")
+        line = wire.log_line(AT, "info", "m" * 5000, {"at": AT, "raw": b"AB", "x": object()})
+        assert len(line.message.encode()) == 4096
+        assert line.fields["at"] == AT.isoformat()
+        assert line.fields["raw"] == "base64:QUI="
+
+    @pytest.mark.parametrize(
+        "given",
+        [
+            {"a": "x" * 10_000, "ok": True, "n": None},
+            {f"field{number}": "y" * 500 for number in range(40)},
+            {f"field{number}": number for number in range(5000)},
+            {"half": "\ud800"},
+            {"\ud800": 1},
+            {"huge": 2**70},
+            {"deep": [[[["x" * 9000]]]]},
+        ],
+    )
+    def test_fields_of_any_size_fit(self, given: dict[str, Any]) -> None:
+        line = wire.log_line(AT, "info", "m", given)
+        assert len(pack(dict(line.fields))) <= 4096
+        assert wire.unpack_record(wire.pack_record(replace(PLAIN, logs=(line,)))).logs == (line,)
