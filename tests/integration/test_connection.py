@@ -13,12 +13,21 @@ from typing import Any
 import anyio
 import nats
 import pytest
+from nats.aio.client import Client
 from structlog.testing import capture_logs
 
 from jetjobs._nats.connection import connect
 from jetjobs._nats.faults import redact
 from jetjobs._nats.server import find_server
-from jetjobs.errors import AccessDenied, BrokerUnavailable, ConfigError, JetStreamDisabled, ServerTooOld
+from jetjobs._nats.tuned import TunedClient
+from jetjobs.errors import (
+    AccessDenied,
+    BrokerUnavailable,
+    ConfigError,
+    InvalidNameError,
+    JetStreamDisabled,
+    ServerTooOld,
+)
 from tests.support.links import until, until_it
 from tests.support.servers import RealServer, free_port
 
@@ -304,6 +313,37 @@ class TestBorrowed:
             await until(lambda: heard == [b"1", b"2"])
         assert [line["event"] for line in logs] == ["nats handler failed"]
         await connection.close()
+
+
+class TestWhatGoesOut:
+    async def test_nothing_breaks_out_of_its_line(self, nats_url: str):
+        connection = await connect(nats_url, name="test")
+        heard: list[tuple[str, bytes, dict[str, str] | None]] = []
+        await connection.listen("test.line.>", lambda m: heard.append((m.subject, m.data, m.headers)))
+        for subject in ("", "test.line.a b", "test.line.a\r\nPUB x 0", "test.line.\ta"):
+            with pytest.raises(InvalidNameError):
+                connection.post(subject, b"1")
+        for name in ("", "A B", "A:", "A\r\nB", "é"):
+            with pytest.raises(InvalidNameError):
+                connection.post("test.line.a", b"2", "", {name: "x"})
+        headers = {"A": "é: 1\r\nPUB test.line.b 0", "Empty": "", "Jetjobs-Turn": "2"}
+        assert connection.post("test.line.c", b"\r\n3\x00", "", headers)
+        await until(lambda: heard)
+        assert heard == [
+            ("test.line.c", b"\r\n3\x00", {"A": "é: 1  PUB test.line.b 0", "Empty": "", "Jetjobs-Turn": "2"})
+        ]
+        await connection.close()
+
+    async def test_headers_are_read_as_nats_py_reads_them(self):
+        blocks = [
+            b"A: b\r\nC:d\r\n e : f\r\nno colon\r\nx y: 1\r\n\xff: 1\r\n\xc3\xa9: 2\r\n",
+            b"U: \xc3\xa9 \xff\r\nT:\tv \r\n\r\n",
+            b"",
+            b"\r\n",
+            b"A: 1\r\nA: 2\r\n: x\r\nB: a:b\r\n",
+        ]
+        for block in blocks:
+            assert TunedClient._parse_header_lines(block) == Client._parse_header_lines(block)
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ from typing import Any
 import anyio
 import pytest
 
+from jetjobs._nats import writer as writer_module
 from jetjobs._nats.connection import connect
 from jetjobs._nats.link import Link
 from jetjobs._nats.writer import PipelinedWriter
@@ -247,6 +248,41 @@ class TestBackPressure:
                 await task
         own_server.sigcont()
         assert await link.writer.write("s3.c", b"", timeout=5) == 2
+        await link.connection.close()
+
+    async def test_the_queue_moves_on_after_a_lost_connection(self, own_server: RealServer):
+        link = await with_stream(own_server.url, "s4", outstanding=2)
+        await anyio.to_thread.run_sync(own_server.sigstop)
+        writes = [asyncio.create_task(link.writer.write(f"s4.{n}", b"", timeout=20)) for n in range(12)]
+        await until(lambda: link.writer.outstanding == 2)
+        await anyio.to_thread.run_sync(own_server.kill9)
+        await until(lambda: not link.connection.is_connected)
+        await anyio.to_thread.run_sync(own_server.start)
+        ended = await asyncio.wait_for(asyncio.gather(*writes, return_exceptions=True), 10)
+        assert [type(end) for end in ended[:2]] == [AnswerUnknown] * 2
+        assert all(isinstance(end, int) for end in ended[2:])
+        await link.connection.close()
+
+    async def test_a_place_given_to_a_cancelled_one_goes_on(self, own_server: RealServer):
+        link = await with_stream(own_server.url, "s5", outstanding=1)
+        own_server.sigstop()
+        first, second, third = (asyncio.create_task(link.writer.write(f"s5.{n}", b"", timeout=20)) for n in "abc")
+        await until(lambda: link.writer.outstanding == 1)
+        first.add_done_callback(lambda _: second.cancel())
+        own_server.sigcont()
+        assert await asyncio.wait_for(third, 5) >= 2
+        await asyncio.gather(first, second, return_exceptions=True)
+        await link.connection.close()
+
+    async def test_bytes_count_too(self, own_server: RealServer, monkeypatch: pytest.MonkeyPatch):
+        monkeypatch.setattr(writer_module, "OUTSTANDING_BYTES", 1000)
+        link = await with_stream(own_server.url, "s6")
+        own_server.sigstop()
+        sent = [asyncio.create_task(link.writer.write(f"s6.{n}", bytes(500), timeout=20)) for n in range(3)]
+        await until(lambda: link.writer.outstanding == 2)
+        assert 0.1 <= await took(link.writer.write("s6.c", b"", timeout=0.1), BrokerUnavailable) < 0.5
+        own_server.sigcont()
+        assert sorted(await asyncio.gather(*sent)) == [1, 2, 3]
         await link.connection.close()
 
     async def test_idle_means_no_timer(self, link: Link, project: str):

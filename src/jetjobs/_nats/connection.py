@@ -19,7 +19,7 @@ from nats.aio.subscription import Subscription
 
 from jetjobs._clock import SystemClock
 from jetjobs._nats.dial import dial
-from jetjobs._nats.faults import permission_missing, permission_subject, redact
+from jetjobs._nats.faults import permission_missing, permission_subject, redact, translate
 from jetjobs._nats.tuned import (
     Handler,
     Hooks,
@@ -27,11 +27,12 @@ from jetjobs._nats.tuned import (
     drop_unsent,
     hooks_of,
     listen,
+    message_size,
     publish_now,
     server_info,
     set_hooks,
 )
-from jetjobs.errors import BrokerUnavailable
+from jetjobs.errors import BrokerUnavailable, PayloadTooLargeError
 
 _clock = SystemClock()
 _log = structlog.get_logger("jetjobs.nats")
@@ -39,11 +40,6 @@ _log = structlog.get_logger("jetjobs.nats")
 Target = str | Mapping[str, Any] | Client
 OnRefusal = Callable[[str, str], None]  # "publish" or "subscription", and the subject in lower case
 
-_NOT_SENT: Final = (
-    nats_errors.OutboundBufferLimitError,
-    nats_errors.ConnectionClosedError,
-    nats_errors.ConnectionDrainingError,
-)
 _PROBE_TIMEOUT: Final = 1.0
 _DRAIN_WITHIN: Final = 2.0
 _NOBODY_THERE: Final = frozenset({errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT})
@@ -177,14 +173,23 @@ class Connection:
         finally:
             drop_subscription(self.client, sub)
 
-    def post(self, subject: str, data: bytes = b"", reply: str = "", headers: dict[str, str] | None = None) -> bool:
-        """Send without waiting; says whether it was handed to the socket. In order with everything sent here."""
-        if not self.is_connected:
+    def post(self, subject: str, data: bytes = b"", reply: str = "", headers: Mapping[str, str] | None = None) -> bool:
+        """Send without waiting; False if not connected. In order with everything sent here.
+
+        Raises:
+            PayloadTooLargeError: headers and body over the server's limit; nothing was sent.
+        """
+        if self.connected_since is None or not self.client.is_connected:
             return False
         try:
             publish_now(self.client, subject, data, reply=reply, headers=headers)
-        except _NOT_SENT:
-            return False
+        except nats_errors.MaxPayloadError:
+            raise PayloadTooLargeError(
+                f"{message_size(data, headers)} bytes for {subject!r} with headers, and the server takes at most "
+                f"{self.max_payload} (its max_payload)"
+            ) from None
+        except (nats_errors.BadSubjectError, nats_errors.BadHeaderError) as bad:
+            raise translate(bad, f"sending to {subject!r}") from None
         return True
 
     # -- conclusions

@@ -4,7 +4,7 @@
 * `hook`, `unhook`: hear connection events of a client somebody else opened.
 * `drop_unsent`: commands not yet on the wire die with their connection, instead of going out on the next one.
 * `listen`: a subscription whose handler runs in the read loop, without queue and task between.
-* `publish_now`: nats-py's `publish`, from code that can't await.
+* `publish_now`: nats-py's `publish`, quicker and without await.
 """
 # ruff: noqa: SLF001
 # pyright: reportPrivateUsage=false, reportUnknownMemberType=false, reportUnknownVariableType=false
@@ -12,6 +12,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import re
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final, NamedTuple
 
@@ -22,6 +24,11 @@ from nats.aio.subscription import Subscription
 
 Handler = Callable[[Msg], None]
 
+_WHITESPACE: Final = re.compile(r"\s")
+_BREAKS_OUT: Final = re.compile(r"[ \t\r\n]")
+_HEADER_NAME: Final = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
+_PROVEN_NAMES: Final = set[str]()
+_NAMES_KEPT: Final = 256
 _LEFT_TO_NATS_PY: Final = ("permissions violation", "stale connection")
 
 
@@ -36,6 +43,17 @@ class Hooks(NamedTuple):
 
 class TunedClient(Client):
     """nats-py's client, except that no error of the server ends it: it reconnects."""
+
+    @staticmethod
+    def _parse_header_lines(raw: bytes) -> dict[str, str]:
+        # The same in a third of the time: nats-py looks at every character of every name by itself.
+        headers: dict[str, str] = {}
+        for line in raw.decode("utf-8", "replace").split("\r\n"):
+            name, colon, value = line.partition(":")
+            name = name.strip()
+            if colon and name.isascii() and not _WHITESPACE.search(name):
+                headers[name] = value.strip()
+        return headers
 
     async def _process_err(self, err_msg: str) -> None:
         # nats-py closes the client for ever on an expired credential, a full server, a subject too
@@ -90,18 +108,59 @@ def drop_subscription(client: Client, sub: Subscription) -> None:
     client._remove_sub(sub._id)
 
 
-def publish_now(client: Client, subject: str, data: bytes, *, reply: str, headers: dict[str, str] | None) -> None:
-    """Publish without awaiting: the command is in nats-py's buffer, in order, when this returns.
+def publish_now(client: Client, subject: str, data: bytes, *, reply: str, headers: Mapping[str, str] | None) -> None:
+    """Buffer a publish, in order with nats-py's own commands; its flusher sends what one loop turn gathered.
 
-    `publish` suspends only to wait for room after it has buffered the command and kicked the flusher
-    (a borrowed client with a full buffer), so leaving it there loses nothing.
+    Does what `Client.publish` does in 1.0 instead of 2.6 µs (0.6 instead of 1.6 without headers), which is a
+    tenth of a run, and needs no await. Call it only while connected.
+
+    Raises:
+        MaxPayloadError: headers and body over the server's limit; sent, they would end the connection.
+        BadSubjectError, BadHeaderError: what would break out of the protocol line.
     """
-    publishing = client.publish(subject, data, reply=reply, headers=headers)
-    try:
-        publishing.send(None)
-    except StopIteration:
-        return
-    publishing.close()
+    if not subject or _BREAKS_OUT.search(subject):
+        raise nats_errors.BadSubjectError
+    size = len(data)
+    if headers:
+        block = _header_block(headers)
+        size += len(block)
+        command = b"%b%b%b\r\n" % (f"HPUB {subject} {reply} {len(block)} {size}\r\n".encode(), block, data)
+    else:
+        command = b"%b%b\r\n" % (f"PUB {subject} {reply} {size}\r\n".encode(), data)
+    if size > client.max_payload:
+        raise nats_errors.MaxPayloadError
+    client._pending.append(command)
+    client._pending_data_size += len(command)
+    client.stats["out_msgs"] += 1
+    client.stats["out_bytes"] += size
+    flushes = client._flush_queue
+    assert flushes is not None
+    if flushes.empty():
+        flushes.put_nowait(asyncio.get_running_loop().create_future())
+
+
+def message_size(data: bytes, headers: Mapping[str, str] | None) -> int:
+    """The bytes the server counts against its limit."""
+    return len(data) + (len(_header_block(headers)) if headers else 0)
+
+
+def _header_block(headers: Mapping[str, str]) -> bytes:
+    lines = ["NATS/1.0"]
+    for name, value in headers.items():
+        if name not in _PROVEN_NAMES:
+            _prove_name(name)
+        if "\n" in value or "\r" in value:
+            value = value.replace("\r", " ").replace("\n", " ")  # noqa: PLW2901  # as nats-py does
+        lines.append(f"{name}: {value}")
+    lines.append("\r\n")
+    return "\r\n".join(lines).encode()
+
+
+def _prove_name(name: str) -> None:
+    if not _HEADER_NAME.fullmatch(name):
+        raise nats_errors.BadHeaderError(name)
+    if len(_PROVEN_NAMES) < _NAMES_KEPT:
+        _PROVEN_NAMES.add(name)
 
 
 class _Direct:

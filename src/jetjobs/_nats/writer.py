@@ -22,22 +22,23 @@ from nats.aio.msg import Msg
 
 from jetjobs._nats.connection import Connection
 from jetjobs._nats.faults import from_api_error, no_responders, permission_missing
-from jetjobs.errors import AnswerUnknown, BrokerError, BrokerUnavailable, PayloadTooLargeError
+from jetjobs.errors import AnswerUnknown, BrokerError, BrokerUnavailable
 
 OUTSTANDING: Final = 4096
+OUTSTANDING_BYTES: Final = 64 * 1024 * 1024  # what a server that doesn't read makes us hold
 
 # Deadlines are kept to this many seconds: one timer for all, and only while something is outstanding.
 _SWEEP: Final = 0.05
+_PERHAPS: Final = "it may have happened"
 _STORED: Final = b'{"stream":'
 _SEQUENCE_IS: Final = b'"seq":'
-_HEADER_FRAME: Final = len("NATS/1.0\r\n") + len("\r\n")
-_HEADER_LINE: Final = len(": ") + len("\r\n")
 
 
 class _Sent(NamedTuple):
     answer: asyncio.Future[Msg]
     subject: str
     deadline: float
+    size: int
 
 
 class PipelinedWriter:
@@ -53,10 +54,12 @@ class PipelinedWriter:
         self._listening = False
         self._number = 0
         self._sent: dict[str, _Sent] = {}
+        self._bytes = 0
         self._queue: deque[asyncio.Future[None]] = deque()
         self._sweeper: asyncio.TimerHandle | None = None
         self._broken: BrokerError | None = None
         connection.on_disconnect(self._disconnected)
+        connection.on_reconnect(self._free_places)
         connection.on_refusal(self._refused)
 
     @property
@@ -77,11 +80,11 @@ class PipelinedWriter:
 
         Raises:
             WrongRevision: its expected sequence isn't the last one.
-            StorageFull, PermissionMissing, PayloadTooLargeError: refused; nothing was stored.
+            StorageFull, PermissionMissing: refused; nothing was stored.
             BrokerUnavailable, AnswerUnknown: see above.
         """
         deadline = self._loop.time() + timeout
-        if self._queue or len(self._sent) >= self._limit or not self._listening or not self._connection.is_connected:
+        if self._queue or self._must_wait():
             await self._admit(deadline)
         message = await self._send(subject, data, headers, deadline)
         answer = message.data
@@ -109,7 +112,7 @@ class PipelinedWriter:
             JetStreamDisabled, BrokerUnavailable: nobody listens on the subject.
         """
         deadline = self._loop.time() + timeout
-        if self._queue or len(self._sent) >= self._limit or not self._listening or not self._connection.is_connected:
+        if self._queue or self._must_wait():
             await self._admit(deadline)
         message = await self._send(subject, data, headers, deadline)
         if message.headers and message.headers.get("Status") == "503":
@@ -118,17 +121,28 @@ class PipelinedWriter:
 
     # -- sending
 
+    def _must_wait(self) -> bool:
+        return (
+            len(self._sent) >= self._limit
+            or self._bytes >= OUTSTANDING_BYTES
+            or not self._listening
+            or not self._connection.is_connected
+        )
+
     async def _admit(self, deadline: float) -> None:
         """Return when a message may be sent: connected, listening, and a place free, in order of arrival."""
-        while True:
-            left = deadline - self._loop.time()
-            await self._connection.wait_connected(max(left, 0.0))
-            await self.start()
-            if len(self._sent) < self._limit and not self._queue:
-                return
-            await self._wait_for_place(left)
-            if self._connection.is_connected and len(self._sent) < self._limit:
-                return
+        waited = False
+        try:
+            while True:
+                await self._connection.wait_connected(max(deadline - self._loop.time(), 0.0))
+                await self.start()
+                if not self._must_wait() and (waited or not self._queue):
+                    return
+                await self._wait_for_place(deadline - self._loop.time())
+                waited = True
+        except BaseException:
+            self._free_places()  # the place this one was given, if it was
+            raise
 
     async def _wait_for_place(self, left: float) -> None:
         place = self._loop.create_future()
@@ -138,7 +152,7 @@ class PipelinedWriter:
                 await place
         except TimeoutError:
             raise BrokerUnavailable(
-                f"{self._limit} writes were outstanding until the deadline; nothing was sent"
+                f"{len(self._sent)} writes were outstanding until the deadline; nothing was sent"
             ) from None
         finally:
             if place in self._queue:
@@ -149,30 +163,17 @@ class PipelinedWriter:
     ) -> asyncio.Future[Msg]:
         if self._broken is not None:
             raise self._broken
-        self._check_size(subject, data, headers)
         self._number += 1
         token = str(self._number)
         answer: asyncio.Future[Msg] = self._loop.create_future()
-        if not self._connection.post(subject, data, self._inbox + token, dict(headers) if headers else None):
+        if not self._connection.post(subject, data, self._inbox + token, headers):
             raise BrokerUnavailable(f"the connection to {self._connection.servers} was lost; nothing was sent")
-        self._sent[token] = _Sent(answer, subject, deadline)
+        size = len(data)
+        self._bytes += size
+        self._sent[token] = _Sent(answer, subject, deadline, size)
         if self._sweeper is None:
             self._sweeper = self._loop.call_later(_SWEEP, self._sweep)
         return answer
-
-    def _check_size(self, subject: str, data: bytes, headers: Mapping[str, str] | None) -> None:
-        """Refuse what would make the server close the connection under everybody else's writes."""
-        size = len(data)
-        if headers:
-            size += _HEADER_FRAME
-            for name, value in headers.items():
-                # nats-py strips values; not doing so here errs by a space to the safe side.
-                size += len(name) + _HEADER_LINE + (len(value) if value.isascii() else len(value.encode()))
-        if size > self._connection.max_payload:
-            raise PayloadTooLargeError(
-                f"{size} bytes for {subject!r} with headers, and the server takes at most "
-                f"{self._connection.max_payload} (its max_payload)"
-            )
 
     # -- answers
 
@@ -180,6 +181,7 @@ class PipelinedWriter:
         sent = self._sent.pop(message.subject[self._token_at :], None)
         if sent is None:
             return  # too late: its writer was told that the answer is unknown
+        self._bytes -= sent.size
         if not sent.answer.done():
             sent.answer.set_result(message)
         if self._queue:
@@ -197,18 +199,14 @@ class PipelinedWriter:
         now = self._loop.time()
         late = [token for token, sent in self._sent.items() if sent.deadline <= now]
         for token in late:
-            sent = self._sent.pop(token)
-            self._fail(sent, AnswerUnknown(f"no answer in time for {sent.subject!r}: it may have been stored"))
+            self._fail(token, AnswerUnknown(f"no answer in time from {self._sent[token].subject!r}: {_PERHAPS}"))
         if late:
             self._free_places()
         self._sweeper = self._loop.call_later(_SWEEP, self._sweep) if self._sent else None
 
     def _disconnected(self) -> None:
-        lost, self._sent = self._sent, {}
-        for sent in lost.values():
-            self._fail(
-                sent, AnswerUnknown(f"the connection was lost before {sent.subject!r} was answered: it may be stored")
-            )
+        for token, sent in list(self._sent.items()):
+            self._fail(token, AnswerUnknown(f"the connection was lost before {sent.subject!r} answered: {_PERHAPS}"))
         self._free_places()
 
     def _refused(self, kind: str, subject: str) -> None:
@@ -217,14 +215,14 @@ class PipelinedWriter:
                 self._broken = permission_missing(kind, self._inbox + "*")
                 self._disconnected()
             return
-        # The server answers in the order of what was sent, and gives the subject in lower case here.
+        # The subject comes in lower case here; of two that differ only in case both are refused or will be.
         for token in [token for token, sent in self._sent.items() if sent.subject.lower() == subject]:
-            sent = self._sent.pop(token)
-            self._fail(sent, permission_missing(kind, sent.subject))
+            self._fail(token, permission_missing(kind, self._sent[token].subject))
         self._free_places()
 
-    @staticmethod
-    def _fail(sent: _Sent, error: BrokerError) -> None:
+    def _fail(self, token: str, error: BrokerError) -> None:
+        sent = self._sent.pop(token)
+        self._bytes -= sent.size
         if not sent.answer.done():
             sent.answer.set_exception(error)
 
