@@ -187,8 +187,7 @@ def declared_options(
     triggers = given.pop("triggers", ())
     try:
         policy = defaults.with_options(cast("PolicyOptions", given))
-        for alias in policy.aliases:
-            names.check_job_name(alias)
+        _check_aliases(policy.aliases, address.job)
         found = check_triggers(triggers)
     except (ConfigError, DeclarationError, InvalidNameError) as error:
         raise type(error)(f"job {address} ({shape.where}): {error}") from error
@@ -198,6 +197,12 @@ def declared_options(
             "`async def`, which runs on the host's loop; leave isolation out or write `def`"
         )
     return policy, found
+
+
+def _check_aliases(aliases: tuple[str, ...], own: str) -> None:
+    for alias in aliases:
+        if names.check_job_name(alias) == own:
+            raise DeclarationError(f"aliases={aliases!r} holds the job's own name; leave {alias} out")
 
 
 def _check_trigger_payload(made: Job[Any, Any], trigger: AnyTrigger) -> None:

@@ -48,8 +48,8 @@ class HandlerShape:
     description: str
     where: str
 
-    def parse(self, value: Any, job: str) -> Any:
-        """The payload as the handler gets it.
+    def parse(self, value: Any, job: object) -> Any:
+        """The payload as the handler gets it; `job` is who the message names when it doesn't fit.
 
         Raises:
             PayloadInvalidError: it doesn't fit; names the fields, never shows their values.

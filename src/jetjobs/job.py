@@ -153,7 +153,7 @@ class Job(Generic[P, R]):
         Raises:
             PayloadInvalidError: it doesn't fit; names the fields, as in `b: Field required`.
         """
-        return self._shape.parse(value, str(self.address)) if self._parses else value
+        return self._shape.parse(value, self.address) if self._parses else value
 
     def check_payload(self, value: Any) -> Any:
         """The same for a caller, who is also told when the handler takes no payload."""

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import structlog
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
@@ -243,6 +243,7 @@ def test_of_many_lines_the_first_and_the_last_are_kept_with_a_mark_between() -> 
     assert [line.message for line in logs[51:]] == [f"line {number}" for number in range(4051, 5000)]
 
 
+@settings(max_examples=30)
 @given(st.lists(st.tuples(st.integers(0, 8192), st.integers(0, 3)), max_size=1200))
 def test_logs_are_bounded_and_in_order_whatever_their_size(sizes: list[tuple[int, int]]) -> None:
     journal = Journal()

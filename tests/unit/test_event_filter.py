@@ -5,7 +5,7 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jetjobs._core.event_filter import compile_filter
@@ -136,6 +136,7 @@ def conditions() -> st.SearchStrategy[Any]:
     return OPERANDS | st.lists(OPERANDS, min_size=1, max_size=3) | equal.filter(bool) | ordered.filter(bool) | exists
 
 
+@settings(max_examples=50)
 @given(st.dictionaries(PATHS, conditions(), min_size=1, max_size=4), EVENTS)
 def test_matching_never_raises_and_is_the_and_of_its_parts(spec: dict[str, Any], event: Any) -> None:
     whole = compile_filter(spec).matches(event)

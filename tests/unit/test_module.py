@@ -113,6 +113,7 @@ def test_a_module_without_name_says_what_to_write() -> None:
         ({"retry": 3}, ConfigError, r"job billing\.plain .*: retry is no policy of a job; there are"),
         ({"timeout": "25d"}, ConfigError, r"job billing\.plain .*: expires_in 7 days.* is over max_age"),
         ({"aliases": ["a.b"]}, InvalidNameError, r"job billing\.plain .*a\.b"),
+        ({"aliases": ["plain"]}, DeclarationError, r"aliases=\('plain',\) holds the job's own name; leave plain out"),
         ({"triggers": [Every]}, DeclarationError, r"job billing\.plain .*: triggers must be Cron, Every or OnEvent"),
         ({"triggers": [Every("1s"), Every("2s")]}, DeclarationError, 'two triggers are named "every"'),
         ({"isolation": "process"}, DeclarationError, r"job billing\.plain .*isolation='process' is for `def`"),

@@ -3,7 +3,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jetjobs._core.redaction import HIDDEN, redact
@@ -37,6 +37,7 @@ def test_the_value_given_stays_as_it_is() -> None:
     assert redact(value, ()) is value
 
 
+@settings(max_examples=30)
 @given(st.dictionaries(st.sampled_from("abc"), st.lists(st.dictionaries(st.sampled_from("xyz"), st.integers()))))
 def test_nothing_under_a_path_is_left_and_twice_is_once(value: dict[str, Any]) -> None:
     hidden = redact(value, ["a", "b.x"])
