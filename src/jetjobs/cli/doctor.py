@@ -1,0 +1,175 @@
+"""`jetjobs doctor`: is all there that jobs need, and if not, what to do. Reads only."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import platform
+import zoneinfo
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from datetime import timedelta
+from typing import Literal
+
+from jetjobs._core.models import HostPresence, JobDescriptor
+from jetjobs.cli.failures import ExitCode, exit_code, message_of
+from jetjobs.cli.options import (
+    Parser,
+    add_connection,
+    add_json,
+    connection_of,
+    open_client,
+    print_json,
+    project_of,
+)
+from jetjobs.cli.table import span, table
+from jetjobs.config import connect_options
+from jetjobs.diagnosis import BrokerFacts, StreamFacts, look_at_broker
+from jetjobs.errors import BrokerError, JetJobsError, PermissionMissing
+
+_CLOCK_WARNING = timedelta(seconds=1)
+_NEARLY_FULL = 0.9
+_NOT_FOUND = 10059  # what JetStream answers for a stream that isn't there
+
+State = Literal["ok", "warn", "fail"]
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One thing looked at: `found` says what there is, `advice` what to do about it."""
+
+    name: str
+    state: State
+    found: str
+    advice: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Catalog:
+    """Jobs and hosts of the project, or why they can't be read."""
+
+    jobs: Sequence[JobDescriptor] = ()
+    hosts: Sequence[HostPresence] = ()
+    error: JetJobsError | None = None
+
+
+def add_doctor(parser: Parser) -> None:
+    """The options of `doctor`."""
+    add_json(parser)
+    add_connection(parser)
+    parser.set_defaults(command=doctor)
+
+
+def doctor(args: argparse.Namespace) -> int:
+    """Print each check; 1 when one failed, 3 when the broker couldn't be asked at all."""
+    project = project_of(args)
+    servers = connect_options(connection_of(args)).shown_servers
+    try:
+        facts, catalog = asyncio.run(_ask(args, project))
+    except BrokerError as error:
+        checks, code = [Check("broker", "fail", message_of(error))], int(exit_code(error))
+    else:
+        checks = [*_of_broker(facts), *_of_streams(facts.streams), *_of_rights(facts), *_of_catalog(catalog)]
+        code = int(ExitCode.FAILED if any(check.state == "fail" for check in checks) else ExitCode.OK)
+    checks += _of_this_machine()
+    if args.json:
+        print_json({"project": project, "servers": servers, "checks": [asdict(check) for check in checks]})
+    else:
+        print(f"{project} @ {servers}")
+        print(table(("CHECK", "STATE", "FOUND"), [(each.name, each.state, _text(each)) for each in checks]))
+    return code
+
+
+def _text(check: Check) -> str:
+    return f"{check.found}. {check.advice}" if check.advice else check.found
+
+
+async def _ask(args: argparse.Namespace, project: str) -> tuple[BrokerFacts, Catalog]:
+    facts = await look_at_broker(connection_of(args), project=project)
+    if any(stream.error is not None for stream in facts.streams):
+        return facts, Catalog(error=next(stream.error for stream in facts.streams if stream.error is not None))
+    async with open_client(args) as client:
+        try:
+            return facts, Catalog(await client.jobs.list(), await client.hosts.list())
+        except JetJobsError as error:
+            return facts, Catalog(error=error)
+
+
+def _of_broker(facts: BrokerFacts) -> Iterator[Check]:
+    yield Check("broker", "ok", f"nats-server {facts.version} with JetStream")
+    offset = facts.clock_offset
+    if offset is None:
+        yield Check("clock", "warn", "the broker's clock could not be asked", "It can be once the project exists")
+    elif abs(offset) > _CLOCK_WARNING:
+        side = "ahead of" if offset > timedelta(0) else "behind"
+        advice = "Deadlines are judged by the broker's clock; let NTP set both"
+        yield Check("clock", "warn", f"the broker is {span(abs(offset))} {side} this machine", advice)
+    else:
+        yield Check("clock", "ok", f"within {max(1, abs(offset) // timedelta(milliseconds=1))} ms of the broker's")
+    limit = facts.storage_limit
+    if limit is not None:
+        used = facts.storage_used / limit
+        advice = "Prune runs, or raise the account's limit" if used > _NEARLY_FULL else ""
+        yield Check("storage", "warn" if advice else "ok", f"{used:.0%} of the account's limit used", advice)
+
+
+def _of_streams(streams: Sequence[StreamFacts]) -> Iterator[Check]:
+    if all(getattr(stream.error, "code", None) == _NOT_FOUND for stream in streams):
+        advice = "Start a host, or run `jetjobs init PATH`"
+        yield Check("project", "warn", "no host has prepared this project yet", advice)
+        return
+    for stream in streams:
+        if stream.error is None:
+            leader = f", leader {stream.leader}" if stream.replicas > 1 else ""
+            found = f"{stream.messages} messages, {stream.size} bytes, {stream.replicas} replica(s){leader}"
+            yield Check(stream.name, "ok", found)
+        elif getattr(stream.error, "code", None) == _NOT_FOUND:
+            yield Check(stream.name, "fail", "missing", "Run `jetjobs init PATH`, or restart a host")
+        else:
+            yield Check(stream.name, "fail", message_of(stream.error))
+
+
+def _of_rights(facts: BrokerFacts) -> Iterator[Check]:
+    match facts.may_trigger:
+        case True:
+            yield Check("trigger", "ok", "this user may store triggers")
+        case False:
+            yield Check("trigger", "warn", "this user may not store triggers", "Right for a viewer, not for callers")
+        case None:
+            yield Check("trigger", "warn", "the server doesn't tell this user's rights", "Trigger something to see")
+
+
+def _of_catalog(catalog: Catalog) -> Iterator[Check]:
+    if catalog.error is not None:
+        if isinstance(catalog.error, PermissionMissing):
+            yield Check("jobs", "warn", "jobs and hosts can't be read", message_of(catalog.error))
+        return
+    hosted = {job for host in catalog.hosts for job in host.jobs}
+    nobody = sorted({str(job.address) for job in catalog.jobs} - hosted)
+    if not catalog.hosts:
+        yield Check("hosts", "warn", "no host lives", "Start one with `jetjobs run PATH`; triggers wait meanwhile")
+    else:
+        draining = sum(host.draining for host in catalog.hosts)
+        yield Check("hosts", "ok", f"{len(catalog.hosts)} live" + (f", {draining} draining" if draining else ""))
+    if nobody:
+        advice = "Start a host that has them; their triggers wait meanwhile"
+        yield Check("jobs", "warn", f"nobody hosts {', '.join(nobody)}", advice)
+    else:
+        yield Check("jobs", "ok", f"{len(catalog.jobs)} described, each with a live host")
+    yield from _zones_used(catalog.jobs)
+
+
+def _zones_used(jobs: Sequence[JobDescriptor]) -> Iterator[Check]:
+    known = zoneinfo.available_timezones()
+    used = {str(zone) for job in jobs for trigger in job.triggers if (zone := trigger.get("timezone"))}
+    missing = sorted(used - known)
+    if missing:
+        yield Check("zones", "fail", f"this machine doesn't know {', '.join(missing)}", "pip install -U tzdata")
+
+
+def _of_this_machine() -> Iterator[Check]:
+    yield Check("python", "ok", platform.python_version())
+    if "Europe/Paris" in zoneinfo.available_timezones():
+        yield Check("zone data", "ok", f"{len(zoneinfo.available_timezones())} zones on this machine")
+    else:
+        yield Check("zone data", "fail", "this machine has no time zone data", "pip install tzdata")

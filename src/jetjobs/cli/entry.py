@@ -1,0 +1,116 @@
+"""The command line: which command there is, and how it ends when it can't be done."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import sys
+import traceback
+from collections.abc import Callable, Sequence
+
+from jetjobs._version import __version__
+from jetjobs.cli.demo import add_demo
+from jetjobs.cli.dev import add_dev
+from jetjobs.cli.doctor import add_doctor
+from jetjobs.cli.failures import ExitCode, Mistake, UserCodeError, exit_code, hide_logins, message_of
+from jetjobs.cli.listings import add_hosts, add_jobs
+from jetjobs.cli.logs import SILENT, configure_logs
+from jetjobs.cli.options import Parser
+from jetjobs.cli.run import add_init, add_run
+from jetjobs.cli.runs import add_cancel, add_list, add_show
+from jetjobs.cli.trigger import add_trigger
+from jetjobs.errors import JetJobsError
+
+_EPILOG = """\
+Every setting is also read from the environment (JETJOBS_…, NATS_URL, …) and from [tool.jetjobs] in pyproject.toml.
+Results go to stdout, everything else to stderr.
+
+exit codes: 0 done · 1 the run didn't succeed, or doctor found a failure · 2 wrong command line, setting or module ·
+            3 broker not reachable or refusing · 4 no such job or run · 130 Ctrl-C
+"""
+
+AddOptions = Callable[[Parser], None]
+_COMMANDS: dict[str, tuple[AddOptions, str]] = {
+    "run": (add_run, "run the jobs of some modules until SIGTERM or Ctrl-C"),
+    "dev": (add_dev, "the same with a broker of its own, and again whenever the code changes"),
+    "init": (add_init, "make stream, job descriptions and consumers exist before hosts are rolled out"),
+    "demo": (add_demo, "index this checkout with jobs, to see some run"),
+    "trigger": (add_trigger, "ask for a run"),
+    "doctor": (add_doctor, "check broker, rights, clock and hosts, and say what to do"),
+}
+_NOUNS: dict[str, tuple[str, dict[str, tuple[AddOptions, str]]]] = {
+    "runs": (
+        "what ran",
+        {
+            "list": (add_list, "the newest runs"),
+            "show": (add_show, "everything known of one run"),
+            "cancel": (add_cancel, "stop runs, or keep them from starting"),
+        },
+    ),
+    "jobs": (
+        "what can run",
+        {"list": (add_jobs, "the jobs hosts have described"), "trigger": (add_trigger, "ask for a run")},
+    ),
+    "hosts": ("who runs it", {"list": (add_hosts, "the hosts that live")}),
+}
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit code; `jetjobs.cli.failures` lists them."""
+    args = parser().parse_args(argv)
+    args.debug = getattr(args, "debug", False)
+    configure_logs(level=logging.DEBUG if args.debug else SILENT)
+    try:
+        code = int(args.command(args))
+        sys.stdout.flush()
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        return ExitCode.INTERRUPTED
+    except BrokenPipeError:
+        # Whoever read our output has gone; Python would complain about it once more at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return ExitCode.FAILED
+    except (JetJobsError, Mistake, UserCodeError) as error:
+        return _report(error, debug=args.debug)
+    return code
+
+
+def _report(error: Exception, *, debug: bool) -> int:
+    if debug:
+        print(hide_logins("".join(traceback.format_exception(error))), file=sys.stderr)
+    elif isinstance(error, UserCodeError):
+        print(error.report, file=sys.stderr)
+    print(f"error: {message_of(error)}", file=sys.stderr)
+    return exit_code(error)
+
+
+def parser() -> Parser:
+    """The whole grammar: nouns then verbs, and what is used most at the top."""
+    top = Parser(
+        prog="jetjobs",
+        description="Durable jobs on NATS JetStream.",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    top.add_argument("--version", action="version", version=f"jetjobs {__version__}")
+    top.add_argument("--debug", action="store_true", help="log everything, and show tracebacks")
+    commands = top.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    for name, (add_options, help_text) in _COMMANDS.items():
+        _leaf(commands.add_parser(name, help=help_text, description=_sentence(help_text)), add_options)
+    for noun, (help_text, verbs) in _NOUNS.items():
+        under = commands.add_parser(noun, help=f"{help_text}: {', '.join(verbs)}")
+        below = under.add_subparsers(title="commands", metavar="COMMAND", required=True)
+        for name, (add_options, verb_help) in verbs.items():
+            _leaf(below.add_parser(name, help=verb_help, description=_sentence(verb_help)), add_options)
+    return top
+
+
+def _leaf(leaf: Parser, add_options: AddOptions) -> None:
+    add_options(leaf)
+    # Suppressed: a default here would undo a --debug written before the command.
+    leaf.add_argument("--debug", action="store_true", default=argparse.SUPPRESS, help="show tracebacks")
+
+
+def _sentence(text: str) -> str:
+    return f"{text[0].upper()}{text[1:]}."
