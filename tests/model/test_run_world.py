@@ -1,0 +1,108 @@
+"""No way through crashes, freezes, outages, lost answers and double fires breaks a run; and the search can tell."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+
+from jetjobs._core import delivery
+from jetjobs._core.completion import CompletionRules, Ending, settle
+from jetjobs._core.delivery import Ack, Action, DeliveryRules, Drop, Help, Situation
+from jetjobs._core.models import RunRecord, RunStatus, Trigger
+from tests.model.run_world import RunWorld, Setup
+from tests.model.search import search
+
+# Fewer states than this, and the world has lost some of its moves: a search through nothing finds nothing.
+SOUND = {
+    "one attempt, two faults": (Setup(max_attempts=1, faults=2, endings=("failure",)), 10_000),
+    "two attempts": (Setup(slots=1), 10_000),
+    "duplicates beside each other": (Setup(endings=("failure",)), 10_000),
+    "cancelled": (Setup(cancels=True, slots=1, endings=("failure",)), 20_000),
+    "threads that don't end": (Setup(lingers=True, slots=1, endings=("failure",)), 10_000),
+    "snoozes": (Setup(max_attempts=1, endings=("success", "snooze"), slots=1), 5_000),
+    "shutdowns": (Setup(endings=("success", "shutdown"), slots=1), 10_000),
+}
+
+
+@pytest.mark.parametrize("name", SOUND)
+def test_the_protocol_holds_whatever_happens(name: str):
+    setup, least = SOUND[name]
+    found = search(RunWorld(setup))
+    assert found.wrong == {}
+    assert found.states > least
+
+
+def turned_back(change: Callable[[RunRecord | None, Trigger, Situation], tuple[Any, Any, Any]]) -> Any:
+    """`decide`, seeing something else than what is."""
+
+    def decide(
+        record: RunRecord | None, trigger: Trigger, situation: Situation, *, rules: DeliveryRules, now: datetime
+    ) -> Action:
+        record, trigger, situation = change(record, trigger, situation)
+        return delivery.decide(record, trigger, situation, rules=rules, now=now)
+
+    return decide
+
+
+def instead_of(kind: type[Action]) -> Any:
+    """`decide`, with an ack wherever the product would do `kind`."""
+
+    def decide(
+        record: RunRecord | None, trigger: Trigger, situation: Situation, *, rules: DeliveryRules, now: datetime
+    ) -> Action:
+        action = delivery.decide(record, trigger, situation, rules=rules, now=now)
+        return Ack("turned back") if isinstance(action, kind) else action
+
+    return decide
+
+
+def deaf(record: RunRecord, ending: Ending, rules: CompletionRules, now: datetime) -> RunRecord:
+    return settle(replace(record, cancel_asked=False), ending, rules, now)
+
+
+NO_ASK = turned_back(lambda record, trigger, known: (record, trigger, replace(known, owner_holds=False)))
+NO_GRACE = turned_back(lambda record, trigger, known: (record, trigger, replace(known, since_connected=timedelta(1))))
+ANY_TURN = turned_back(
+    lambda record, trigger, known: (
+        record,
+        replace(trigger, turn=record.turn) if record is not None and record.status is RunStatus.RETRYING else trigger,
+        known,
+    )
+)
+NO_MARK = turned_back(
+    lambda record, trigger, known: (record and replace(record, cancel_asked=False), trigger, known)
+)
+
+TURNED_BACK = {
+    "an ack where nothing may be sent": (
+        Setup(decide=instead_of(Drop), max_attempts=1),
+        "slot freed under a live handler",
+    ),
+    "the owner's message doesn't repair a retry": (Setup(decide=instead_of(Help), slots=1), "a retry was lost"),
+    "the owner isn't asked": (Setup(decide=NO_ASK), "a second start while the owner lives"),
+    "no ack wait after a reconnect": (Setup(decide=NO_GRACE), "a second start while the owner lives"),
+    "any turn starts a waiting run": (Setup(decide=ANY_TURN), "slot freed under a live handler"),
+    "a delivery ignores the cancel": (
+        Setup(decide=NO_MARK, cancels=True, slots=1),
+        "another attempt after the cancel",
+    ),
+    "a failure ignores the cancel": (Setup(settle=deaf, cancels=True, slots=1), "another attempt after the cancel"),
+    "an unknown answer taken for a no": (
+        Setup(rereads=False, max_attempts=1),
+        "lost, though no host ever died",
+    ),
+    "a reaper right after an outage": (
+        Setup(reaper_waits=False, max_attempts=1),
+        "lost, though no host ever died",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", TURNED_BACK)
+def test_the_search_finds_what_each_rule_prevents(name: str):
+    setup, wrong = TURNED_BACK[name]
+    assert wrong in search(RunWorld(setup), first=True).wrong
