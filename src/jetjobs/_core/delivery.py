@@ -32,7 +32,7 @@ Rules, in order, with what each prevents:
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Literal
 
@@ -153,7 +153,7 @@ def lost_attempt(record: RunRecord) -> tuple[Attempt, ...]:
 def _first_start(trigger: Trigger, situation: Situation, *, rules: DeliveryRules, now: datetime) -> Action:
     expires_at = expiry_of(trigger, rules)
     info = trigger.info
-    record = RunRecord(
+    record = RunRecord.of(
         run_id=trigger.key.run_id,
         module=trigger.key.module,
         job=trigger.key.job,
@@ -183,8 +183,8 @@ def _first_start(trigger: Trigger, situation: Situation, *, rules: DeliveryRules
     late = _too_late(trigger, expires_at, now)
     if late is None:
         return Write(begin(Event.CLAIM, record), "start")
-    missed = replace(record, starts=0, claim=None, owner=None, host_id=None, started_at=None, heartbeat_at=None)
-    return Write(begin(Event.MISS, replace(missed, finished_at=now, skip_reason=late)), "ack")
+    missed = record.but(starts=0, claim=None, owner=None, host_id=None, started_at=None, heartbeat_at=None)
+    return Write(begin(Event.MISS, missed.but(finished_at=now, skip_reason=late)), "ack")
 
 
 def _too_late(trigger: Trigger, expires_at: datetime, now: datetime) -> str | None:

@@ -21,7 +21,6 @@ two writers can never both move a run, and a status that the table doesn't allow
 
 from __future__ import annotations
 
-from dataclasses import replace
 from enum import Enum, auto
 from typing import Any
 
@@ -94,9 +93,9 @@ def next_status(status: RunStatus | None, event: Event) -> RunStatus:
 def begin(event: Event, record: RunRecord) -> RunRecord:
     """The first record of a run, with the status `event` gives it; the status it was built with is ignored."""
     status = next_status(None, event)
-    return record if record.status is status else replace(record, status=status)
+    return record if record.status is status else record.but(status=status)
 
 
 def advance(record: RunRecord, event: Event, **changes: Any) -> RunRecord:
     """The record after `event`, with `changes` applied; never touches a terminal one."""
-    return replace(record, status=next_status(record.status, event), **changes)
+    return record.but(status=next_status(record.status, event), **changes)

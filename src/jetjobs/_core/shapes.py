@@ -74,6 +74,25 @@ class Shape:
         return {name: part for name, default, part in parts if part is not default}
 
 
+class RecordShape:
+    """The same for run records, which hold only what was set."""
+
+    __slots__ = ("_defaults", "_renamed")
+
+    def __init__(self, renamed: dict[str, str]) -> None:
+        self._renamed = renamed
+        self._defaults = {field.name: field.default for field in fields(RunRecord)}
+
+    def __call__(self, record: RunRecord) -> dict[str, Any]:
+        defaults = self._defaults
+        shape = {name: part for name, part in record.__dict__.items() if part is not defaults[name]}
+        for name, wire_name in self._renamed.items():
+            if name in shape:
+                shape[wire_name] = shape.pop(name)
+        shape.pop("extra", None)
+        return shape
+
+
 def _shape(value: object) -> dict[str, Any]:
     shape = _SHAPES.get(type(value))
     if shape is None:
@@ -117,7 +136,7 @@ def _shape_trigger(info: TriggerInfo) -> dict[str, Any]:
 
 
 _RENAMED: Final = {"payload_body": "payload", "result_body": "result", "checkpoint_body": "checkpoint"}
-shape_record: Final = Shape(RunRecord, _RENAMED)
+shape_record: Final = RecordShape(_RENAMED)
 shape_descriptor: Final = Shape(JobDescriptor, {"timeout": "timeout_ms"})
 shape_presence: Final = Shape(HostPresence)
 _shape_other_body: Final = Shape(Body)
@@ -144,7 +163,7 @@ class Reader:
     class has one. Objects are filled slot by slot: a frozen dataclass's `__init__` takes three times as long.
     """
 
-    __slots__ = ("_blank", "_extra", "_kind", "_known", "_required", "_setters")
+    __slots__ = ("_blank", "_extra", "_kind", "_known", "_names", "_required", "_setters")
 
     def __init__(self, kind: type[Any], known: dict[str, tuple[str, type, _Build]], nullable: str = "") -> None:
         names = [field.name for field in fields(kind)]
@@ -155,7 +174,9 @@ class Reader:
         self._required = self._blank.count(MISSING)
         for name in nullable.split():
             self._blank[places[name]] = None
-        self._setters = tuple(getattr(kind, name).__set__ for name in names)
+        self._names = names
+        slotted = hasattr(kind, "__slots__")
+        self._setters = tuple(getattr(kind, name).__set__ for name in names) if slotted else None
         self._extra = places.get("extra")
 
     def __call__(self, raw: Any) -> Any:
@@ -178,6 +199,9 @@ class Reader:
         if extra is not None and self._extra is not None:
             values[self._extra] = _writable(extra)
         built = object.__new__(self._kind)
+        if self._setters is None:
+            built.__dict__.update(zip(self._names, values, strict=False))
+            return built
         for put, value in zip(self._setters, values, strict=False):
             put(built, value)
         return built

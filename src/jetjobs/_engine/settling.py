@@ -61,7 +61,7 @@ class Settling:
         if not isinstance(ending, Returned):
             rules = replace(rules, roll=engine.roll())
         settled = settle(record, ending, rules, engine.backend.broker.now())
-        return replace(settled, **held.said()) if held.has_said else settled
+        return settled.but(**held.said()) if held.has_said else settled
 
     async def save(self, held: HeldRun, ending: Ending) -> RunRecord | None:
         """The saved record, or `None` when the run turned out not to be this host's any more.
