@@ -13,11 +13,12 @@ from jetjobs._client.handle import JobHandle
 from jetjobs._client.job_run import JobRun
 from jetjobs._core.durations import DurationLike, InstantLike
 from jetjobs._core.triggering import PLAIN, Asked, OnDuplicate, check_options
-from jetjobs.errors import BrokerUnavailable, JetJobsError
+from jetjobs.errors import JetJobsError
 from jetjobs.job import Job
 
 # More than this makes no broker faster, and each holds its payload in memory.
-_IN_FLIGHT = 256
+_IN_FLIGHT = 128
+_RENEW_EVERY = 32  # the clock needn't be read for each
 
 JobName = Job[Any, Any] | str | tuple[str, str]
 
@@ -39,8 +40,7 @@ class TriggerRequest(NamedTuple):
     @property
     def asked(self) -> Asked:
         """The options, checked."""
-        options = self[2:]
-        return PLAIN if options == _NO_OPTIONS else check_options(Asked(*options))
+        return check_options(Asked(*self[2:]))
 
 
 _NO_OPTIONS = TriggerRequest("")[2:]
@@ -77,39 +77,40 @@ class _Many:
     ) -> None:
         self._requests = requests
         self._find = find
-        self._patience = patience
+        # One for all: whoever is confirmed renews it, and once it has passed nothing more is sent.
         self._until = Deadline(patience)
         self._handles: dict[int | str | tuple[str, str], JobHandle[Any, Any]] = {}
+        self._job: JobName = ""
+        self._handle: JobHandle[Any, Any] | None = None
         self._done: list[JobRun[Any] | TriggerError | None] = []
         self.more = True
 
     async def work(self) -> None:
         """Take requests one after the other, until there are none left."""
+        done = self._done
         # The iterator is the caller's code: it is advanced between awaits only, never by two at once.
         for request in self._requests:
-            place = len(self._done)
-            self._done.append(None)
+            place = len(done)
+            done.append(None)
             try:
-                self._done[place] = await self._one(request)
+                handle = self._handle
+                if handle is None or request.job is not self._job:
+                    handle = self._find_handle(request.job)
+                handle.check(request.payload)
+                asked = PLAIN if request[2:] == _NO_OPTIONS else request.asked
+                done[place] = await handle.trigger_checked(request.payload, asked, self._until)
+                if not place % _RENEW_EVERY:
+                    self._until.renew()
             except JetJobsError as error:
-                self._done[place] = TriggerError(request, error)
+                done[place] = TriggerError(request, error)
         self.more = False
 
-    async def _one(self, request: TriggerRequest) -> JobRun[Any]:
-        asked = request.asked
-        handle = self._handle(request.job)
-        handle.check(request.payload)
-        if self._until.passed:
-            raise BrokerUnavailable(f"not sent: nothing was confirmed for {self._patience:g} s")
-        run = await handle.trigger_checked(request.payload, asked, self._until)
-        self._until.renew()
-        return run
-
-    def _handle(self, job: JobName) -> JobHandle[Any, Any]:
+    def _find_handle(self, job: JobName) -> JobHandle[Any, Any]:
         key = id(job) if isinstance(job, Job) else job
         found = self._handles.get(key)
         if found is None:
             found = self._handles[key] = self._find(job)
+        self._job, self._handle = job, found
         return found
 
     def results(self) -> list[JobRun[Any] | TriggerError]:

@@ -220,6 +220,8 @@ class Publisher:
         pauses: Pauses | None = None
         while True:
             left = deadline.left
+            if left <= 0 and not sent:
+                raise BrokerUnavailable(f"run {run} was not sent: the time was up before that")
             one_try = self._one_try if left >= self._one_try_seconds else timedelta(seconds=left)
             try:
                 await self._broker.store(message, expected=0, timeout=one_try)
