@@ -261,6 +261,7 @@ class TestRefused:
             ({(Order(UUID(int=1)),)}, "payload", "set of models"),
             (NaT(2026, 3, 1), "payload", "NaT"),
             (datetime(2026, 3, 1, tzinfo=Nowhere()), "payload", "can't be stored"),
+            ([datetime(2026, 3, 1, tzinfo=tzinfo())], "payload[0]", "can't be stored"),
             (Grumpy(a=1), "payload", "not today"),
         ],
     )

@@ -35,7 +35,7 @@ from uuid import UUID
 import msgpack
 
 from jetjobs._core.leaves import READERS, SET, WRITERS, write_float, write_int
-from jetjobs._core.plain import MAX_DEPTH, SURE, packb, plain, shown
+from jetjobs._core.plain import MAX_DEPTH, SURE, WRITE_FAULTS, packb, plain, shown
 from jetjobs.errors import PayloadError, PayloadInvalidError
 
 _ATOMS: Final = SURE | {bytearray, int, float, str, datetime, date, timedelta, Decimal, UUID}
@@ -59,7 +59,7 @@ def encode(value: object, *, path: str = "payload") -> bytes:
         data = packb(value, default=_leaf)
         if _well_formed(value) and not _may_hold_nan(data):
             return data
-    except (_DoubtfulError, ValueError, TypeError, OverflowError, RecursionError, BufferError):
+    except (_DoubtfulError, BufferError, *WRITE_FAULTS):
         pass
     return packb(plain(value, path))
 
@@ -188,7 +188,7 @@ def digest(value: object) -> str:
     """
     try:
         data = packb(_canonical(value))
-    except (ValueError, TypeError, OverflowError, RecursionError):
+    except WRITE_FAULTS:
         data = packb(_canonical(_stored(value)))
     return hashlib.sha256(data).hexdigest()[:32]
 

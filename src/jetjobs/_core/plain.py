@@ -20,6 +20,8 @@ from jetjobs.errors import PayloadError
 MAX_DEPTH: Final = 100
 SURE: Final = frozenset({bool, type(None), bytes})
 
+# A writer's own refusal, or whatever a user's tzinfo raises when it is asked for its offset.
+WRITE_FAULTS: Final = (ValueError, TypeError, ArithmeticError, LookupError, RuntimeError, AttributeError)
 _WRITE: Final = (
     "write None, bool, int, float, str, bytes, list, dict, datetime, date, timedelta, Decimal, UUID, set, "
     "a pydantic model, a dataclass or an enum"
@@ -39,7 +41,7 @@ def plain(value: object, path: str, above: tuple[int, ...] = ()) -> Any:
     if write is not None and not isinstance(value, Enum):
         try:
             return write(value)
-        except ValueError as error:
+        except WRITE_FAULTS as error:
             _refuse(path, f"is {shown(value)}, which can't be stored: {error}")
     if id(value) in above:
         _refuse(path, "contains itself; store a value that ends")
