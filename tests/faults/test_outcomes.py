@@ -1,0 +1,196 @@
+"""Every outcome and policy on one real host: in the record, and in what the handlers wrote."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from jetjobs._core.models import RunRecord, RunStatus
+from tests.faults.rig import Rig, eventually
+
+
+async def run(rig: Rig, job: str, payload: Any = None, **options: Any) -> tuple[RunRecord, str]:
+    """A run's record and id once it has ended and its message is gone."""
+    run_id = await rig.trigger(job, payload, **options)
+    record = await rig.ended(job, run_id)
+    await rig.retired(job)
+    return record, run_id
+
+
+async def test_returns_skips_and_what_the_record_tells(rig: Rig) -> None:
+    await rig.host()
+    echo, run_id = await run(rig, "echo", {"a": [1, 2]})
+    assert (echo.status, echo.result, echo.attempt) == (RunStatus.SUCCEEDED, {"a": [1, 2]}, 1)
+    assert [line.how for line in rig.journal.ends(run_id)] == ["return"]
+    ping, _ = await run(rig, "ping")
+    assert ping.result == "of the lifespan"
+    skipped, run_id = await run(rig, "skips")
+    assert (skipped.status, skipped.skip_reason, skipped.error) == (RunStatus.SKIPPED, "nothing to do", None)
+    assert len(rig.journal.starts(run_id)) == 1
+
+
+async def test_retries_with_backoff_until_it_succeeds(rig: Rig) -> None:
+    await rig.host()
+    record, run_id = await run(rig, "fails_until", 3)
+    assert (record.status, record.result, record.attempt, record.starts) == (RunStatus.SUCCEEDED, "attempt 3", 3, 3)
+    assert [attempt.outcome for attempt in record.attempts] == ["FAILED", "FAILED", "SUCCEEDED"]
+    starts = rig.journal.starts(run_id)
+    assert [line.attempt for line in starts] == [1, 2, 3]
+    assert all(b.at - a.at >= 0.1 for a, b in zip(starts, starts[1:], strict=False))
+    record, run_id = await run(rig, "fails_until", 4)
+    assert (record.status, record.starts) == (RunStatus.FAILED, 3)
+    assert record.error is not None
+    assert (record.error.type, record.error.message) == ("ValueError", "attempt 3 fails")
+    assert "fails_until" in record.error.traceback
+    assert len(rig.journal.starts(run_id)) == 3
+
+
+async def test_timeouts(rig: Rig) -> None:
+    await rig.host()
+    for job in ("times_out", "thread_times_out"):
+        record, run_id = await run(rig, job)
+        assert record.status is RunStatus.TIMED_OUT
+        assert record.error is not None
+        assert record.error.type == "TimedOut"
+        (start,), (end,) = rig.journal.starts(run_id), rig.journal.ends(run_id)
+        assert end.reason == "timeout"
+        assert 0.4 < end.at - start.at < 3
+    late, run_id = await run(rig, "returns_late")
+    assert (late.status, late.result) == (RunStatus.TIMED_OUT, "late but here")
+    assert [line.how for line in rig.journal.ends(run_id)] == ["return"]
+    again, run_id = await run(rig, "times_out_once")
+    assert (again.status, again.result) == (RunStatus.SUCCEEDED, "second")
+    assert [attempt.outcome for attempt in again.attempts] == ["TIMED_OUT", "SUCCEEDED"]
+    assert len(rig.journal.starts(run_id)) == 2
+
+
+async def test_what_handlers_decide(rig: Rig) -> None:
+    await rig.host()
+    record, run_id = await run(rig, "discards")
+    assert (record.status, record.starts) == (RunStatus.FAILED, 1)
+    assert record.error is not None
+    assert (record.error.type, record.error.message) == ("Discard", "never")
+    record, run_id = await run(rig, "retries_after")
+    first, second = rig.journal.starts(run_id)
+    assert second.at - first.at >= 1.0
+    assert (record.status, record.attempt) == (RunStatus.SUCCEEDED, 2)
+    record, run_id = await run(rig, "snoozes", 3)
+    assert (record.status, record.result, record.snoozes, record.attempt) == (RunStatus.SUCCEEDED, "attempt 1", 3, 1)
+    assert [line.checkpoint for line in rig.journal.starts(run_id)] == [None, 1, 2, 3]
+
+
+@pytest.mark.parametrize(
+    "error,starts", [("OSError", 3), ("FileNotFoundError", 1), ("ValueError", 1)], ids=["retry_on", "discard_on", "other"]
+)
+async def test_which_errors_are_worth_another_attempt(rig: Rig, error: str, starts: int) -> None:
+    await rig.host()
+    record, run_id = await run(rig, "chooses", error)
+    assert (record.status, record.starts) == (RunStatus.FAILED, starts)
+    assert len(rig.journal.starts(run_id)) == starts
+
+
+async def test_what_a_handler_tells_is_in_the_record(rig: Rig) -> None:
+    await rig.host()
+    run_id = await rig.trigger("tells")
+    await rig.journal.started(run_id)
+
+    async def told() -> bool:
+        record = await rig.record("tells", run_id)
+        return record.status is RunStatus.RUNNING and record.progress is not None and len(record.logs) == 1
+
+    await eventually(told, 2.0, "a heartbeat with log and progress")
+    record = await rig.ended("tells", run_id)
+    assert [(line.message, line.fields["attempt"]) for line in record.logs] == [("hello", 1), ("hello", 2)]
+    assert record.progress is not None
+    assert (record.progress.done, record.progress.total, record.progress.message) == (3, 4, "most of it")
+    assert [line.checkpoint for line in rig.journal.starts(run_id)] == [None, {"page": 7}]
+
+
+async def test_hooks_run_around_every_attempt(rig: Rig) -> None:
+    await rig.host("hooked")
+    for job, error in (("hooked.plain", "NoneType"), ("hooked.in_thread", "ValueError")):
+        _, run_id = await run(rig, job)
+        lines = [line.what for line in rig.journal.lines(run=run_id)]
+        assert lines == ["before", "start", "end", "after"]
+        assert rig.journal.lines("after", run_id)[0].error == error
+
+
+async def test_expiry_and_start_deadline(rig: Rig) -> None:
+    await rig.host()
+    first = await rig.trigger("gate", 1.5)
+    await rig.journal.started(first)
+    late = await rig.trigger("gate", 0, start_within="500ms")
+    expired = await rig.trigger("gate", 0, expires_in="500ms")
+    patient = await rig.trigger("gate", 0, start_within="60s")
+    for run_id in (late, expired):
+        record = await rig.ended("gate", run_id)
+        assert (record.status, record.starts) == (RunStatus.MISSED, 0)
+        assert record.skip_reason
+        assert not rig.journal.starts(run_id)
+    assert (await rig.ended("gate", patient)).status is RunStatus.SUCCEEDED
+    run_id = await rig.trigger("fails", expires_in="1s")
+    record = await rig.ended("fails", run_id)
+    assert record.status is RunStatus.FAILED
+    assert record.error is not None
+    assert record.error.message.startswith("trigger expired before it could be retried; ValueError")
+    assert 2 <= len(rig.journal.starts(run_id)) == record.starts <= 3
+
+
+async def test_cancel_in_every_state(rig: Rig) -> None:
+    await rig.host()
+    client = await rig.client()
+    running = await rig.trigger("gate", 30)
+    queued = await rig.trigger("gate", 30)
+    start = await rig.journal.started(running)
+    assert (await client.run("basic", "gate", queued).cancel()).outcome.name == "CANCELLED"
+    assert (await client.run("basic", "gate", running).cancel()).outcome.name == "ASKED"
+    end = await rig.journal.ended(running, within=3)
+    assert (end.reason, end.at - start.at < 4) == ("cancel", True)
+    for run_id in (running, queued):
+        assert (await rig.ended("gate", run_id)).status is RunStatus.CANCELLED
+    after, _ = await run(rig, "gate", 0)
+    assert after.status is RunStatus.SUCCEEDED
+    assert not rig.journal.starts(queued)
+    assert (await client.run("basic", "gate", after.run_id).cancel()).outcome.name not in {"CANCELLED", "ASKED"}
+    assert (await rig.record("gate", after.run_id)).status is RunStatus.SUCCEEDED
+
+
+async def test_cancel_of_a_thread_and_of_a_waiting_run(rig: Rig) -> None:
+    await rig.host()
+    client = await rig.client()
+    run_id = await rig.trigger("spin3", 30)
+    await rig.journal.started(run_id)
+    await client.run("basic", "spin3", run_id).cancel()
+    end = await rig.journal.ended(run_id, within=3)
+    assert (end.how, end.reason) == ("JobInterrupted", "cancel")
+    assert (await rig.ended("spin3", run_id)).status is RunStatus.CANCELLED
+    waiting = await rig.trigger("one_at_a_time", "retry in a minute")
+
+    async def waits() -> bool:
+        return (await rig.record("one_at_a_time", waiting)).status is RunStatus.RETRYING
+
+    await eventually(waits)
+    await client.run("basic", "one_at_a_time", waiting).cancel()
+    assert (await rig.ended("one_at_a_time", waiting, 2)).status is RunStatus.CANCELLED
+    later = await rig.trigger("gate", 0, delay=timedelta(seconds=1))
+    await client.run("basic", "gate", later).cancel()
+    assert (await rig.ended("gate", later, 2)).status is RunStatus.CANCELLED
+    after, _ = await run(rig, "gate", 0, delay=timedelta(seconds=1.3))
+    assert after.status is RunStatus.SUCCEEDED
+    assert not rig.journal.starts(later)
+    assert len(rig.journal.starts(waiting)) == 1
+
+
+async def test_a_retry_that_waits_holds_no_slot(rig: Rig) -> None:
+    await rig.host()
+    waiting = await rig.trigger("one_at_a_time", "retry in a minute")
+    await rig.journal.ended(waiting)
+    following, _ = await asyncio.wait_for(run(rig, "one_at_a_time", "through"), 5)
+    assert following.status is RunStatus.SUCCEEDED
+    record = await rig.record("one_at_a_time", waiting)
+    assert (record.status, record.attempt) == (RunStatus.RETRYING, 1)
+    assert record.retry_at is not None
+    assert record.finished_at is None
