@@ -123,7 +123,8 @@ class Job(Generic[P, R]):
         self._shape = shape
         self._parses = shape.payload_type is not None or not (shape.takes_payload and shape.payload_required)
         self._bindings: tuple[JobBinding, ...] = ()
-        functools.update_wrapper(cast("Callable[..., Any]", self), handler)
+        # Not its attributes: one called `policy` would replace ours.
+        functools.update_wrapper(cast("Callable[..., Any]", self), handler, updated=())
 
     @property
     def name(self) -> str:

@@ -80,6 +80,15 @@ async def test_a_job_is_still_the_function_it_was() -> None:
     assert list(inspect.signature(send).parameters) == ["ctx", "invoice"]
 
 
+def test_a_functions_own_attributes_do_not_replace_the_jobs() -> None:
+    def marked(ctx: JobContext) -> None: ...
+
+    marked.__dict__.update(policy="mine", address="mine")
+    declared = billing().job(marked)
+    assert declared.policy == JobPolicy()
+    assert declared.address == JobAddress("billing", "marked")
+
+
 async def test_invoke_calls_the_handler_as_it_wants_to_be_called() -> None:
     module = billing()
 
