@@ -8,9 +8,10 @@ from contextlib import suppress
 from datetime import UTC, date, datetime, time, timedelta, timezone, tzinfo
 from decimal import Decimal
 from enum import Enum, IntEnum, StrEnum
+from pathlib import Path
 from typing import Any, NamedTuple, cast
 from uuid import UUID
-from zoneinfo import ZoneInfo
+from zoneinfo import TZPATH, ZoneInfo
 
 import msgpack
 import pytest
@@ -114,7 +115,8 @@ class TestRoundTrip:
             assert back.tzinfo is at.tzinfo
 
     def test_a_zone_without_a_name_leaves_its_offset(self) -> None:
-        with open("/usr/share/zoneinfo/Europe/Paris", "rb") as file:  # noqa: PTH123
+        found = next(path for root in TZPATH if (path := Path(root) / "Europe/Paris").exists())
+        with found.open("rb") as file:
             zone = ZoneInfo.from_file(file)
         back = codec.decode(codec.encode(datetime(2026, 3, 1, tzinfo=zone)))
         assert back == datetime(2026, 3, 1, tzinfo=timezone(timedelta(hours=1)))
