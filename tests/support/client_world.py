@@ -1,0 +1,99 @@
+"""A client over ports in memory that fail on purpose, and the hand that plays its hosts."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+from jetjobs._core import codec, headers, names
+from jetjobs._core.lifecycle import Event, advance
+from jetjobs._core.models import (
+    Body,
+    HostPresence,
+    JobAddress,
+    JobDescriptor,
+    Owner,
+    RunKey,
+    RunRecord,
+    RunStatus,
+    Trigger,
+)
+from jetjobs.client import JobClient
+from jetjobs.testing import FailingBackend, MemoryCluster, memory_backend
+
+SEND = JobAddress("billing", "send")
+
+
+class World:
+    """One project: a client whose ports can fail, and the hand that plays its hosts."""
+
+    def __init__(self) -> None:
+        self.cluster = MemoryCluster()
+        self.mine = FailingBackend(memory_backend(self.cluster))
+        self.host = memory_backend(self.cluster)
+        self.client = JobClient(backend=self.mine, timeout=2)
+
+    async def describe(self, address: JobAddress = SEND, *, live: bool = True) -> None:
+        await self.host.catalog.describe(JobDescriptor(*address, digest="d"))
+        if live:
+            now = self.cluster.now()
+            presence = HostPresence(
+                host_id="h1", hostname="box", pid=1, version=None, started_at=now, seen_at=now, jobs=(str(address),)
+            )
+            await self.host.catalog.say(presence, timedelta(days=1))
+
+    def another(self) -> JobClient:
+        return JobClient(backend=memory_backend(self.cluster), timeout=2)
+
+    async def trigger_of(self, run: RunKey) -> Trigger:
+        message = await self.host.broker.last(names.trigger_subject("test", run))
+        assert message is not None
+        found = headers.read_trigger("test", message)
+        assert isinstance(found, Trigger)
+        return found
+
+    async def queued(self) -> int:
+        return sum(1 for subject in self.subjects() if ".trigger." in subject)
+
+    def subjects(self) -> list[str]:
+        stream = self.cluster.project("test").stream
+        return [message.subject for message in stream.matching(">")]
+
+    async def start(self, run: RunKey, **changes: Any) -> RunRecord:
+        """Claim a run, as a host does."""
+        now = self.cluster.now()
+        record = RunRecord(
+            run.run_id,
+            run.module,
+            run.job,
+            RunStatus.RUNNING,
+            starts=1,
+            claim="host's",
+            owner=Owner(1, now, 1, "h1"),
+            created_at=now,
+            started_at=now,
+        )
+        record = replace(record, **changes)
+        await self.host.runs.create(record)
+        return record
+
+    async def write(self, run: RunKey, event: Event, **changes: Any) -> RunRecord:
+        """Move a run on, and tell."""
+        stored = await self.host.runs.get(run)
+        assert stored is not None
+        if event not in {Event.BEAT, Event.RETRY, Event.ASK_CANCEL, Event.CLAIM}:
+            changes.setdefault("finished_at", self.cluster.now())
+        record = advance(stored.record, event, **changes)
+        await self.host.runs.update(record, stored.revision)
+        if record.status.is_terminal:
+            self.host.broker.announce_end(record)
+        return record
+
+    async def finish(self, run: RunKey, event: Event = Event.SUCCEED, **changes: Any) -> RunRecord:
+        await self.start(run)
+        return await self.write(run, event, **changes)
+
+
+def packed(value: Any) -> Body:
+    return Body(codec.encode(value))
