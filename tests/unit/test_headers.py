@@ -24,7 +24,7 @@ from jetjobs._core.models import (
     TriggerInfo,
     TriggerKind,
 )
-from jetjobs._core.shapes import TRIGGER_KINDS
+from jetjobs._core.readers import TRIGGER_KINDS
 
 AT = datetime(2026, 3, 1, 12, 0, 0, 250_000, tzinfo=UTC)
 RUN = RunKey("billing.invoices", "send", "01abc")

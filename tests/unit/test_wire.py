@@ -26,7 +26,8 @@ from jetjobs._core.models import (
     RunStatus,
     TriggerInfo,
 )
-from jetjobs._core.shapes import TRIGGER_KINDS, pack
+from jetjobs._core.readers import TRIGGER_KINDS
+from jetjobs._core.shapes import pack
 from jetjobs.errors import PayloadError, PayloadInvalidError
 
 AT = datetime(2026, 3, 1, 12, 0, 0, 123_456, tzinfo=UTC)
@@ -261,7 +262,10 @@ class TestHostile:
             return
         wire.pack_record(found)
 
-    @given(st.sampled_from(sorted({field.name for field in fields(RunRecord)} | {"payload", "result", "v", "attempt"})), jsons | instants)
+    @given(
+        st.sampled_from(sorted({field.name for field in fields(RunRecord)} | {"payload", "result", "v", "attempt"})),
+        jsons | instants,
+    )
     def test_any_type_in_any_field(self, name: str, value: object) -> None:
         try:
             found = wire.unpack_record(_packb({**written(PLAIN), name: value}, datetime=True))

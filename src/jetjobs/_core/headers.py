@@ -26,7 +26,7 @@ from jetjobs._core.models import (
     Trigger,
     TriggerInfo,
 )
-from jetjobs._core.shapes import TRIGGER_KINDS
+from jetjobs._core.readers import TRIGGER_KINDS
 
 TURN: Final = "Jetjobs-Turn"
 TRIGGER: Final = "Jetjobs-Trigger"

@@ -18,17 +18,8 @@ from typing import Any, Final, cast
 import msgpack
 
 from jetjobs._core.models import NOTHING, HostPresence, JobDescriptor, LogLine, RunError, RunRecord, TriggerInfo
-from jetjobs._core.shapes import (
-    PACK_FAULTS,
-    Reader,
-    pack,
-    read_descriptor,
-    read_presence,
-    read_record,
-    shape_descriptor,
-    shape_presence,
-    shape_record,
-)
+from jetjobs._core.readers import Reader, read_descriptor, read_presence, read_record
+from jetjobs._core.shapes import PACK_FAULTS, pack, shape_descriptor, shape_presence, shape_record
 from jetjobs._core.texts import cut as cut
 from jetjobs._core.texts import cut_front
 from jetjobs._core.texts import log_line as log_line
