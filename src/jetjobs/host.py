@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import secrets
 import signal
 import socket
+import sys
+from contextlib import suppress
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, Self
@@ -18,6 +21,7 @@ from jetjobs._client.handle import JobHandle
 from jetjobs._client.lookup import JobLookup
 from jetjobs._client.scope import Scope
 from jetjobs._clock import SystemClock
+from jetjobs._core.policy import check_age
 from jetjobs._engine.hosting import Hosting, Served
 from jetjobs._nats import OpenClient, open_backend
 from jetjobs._nats.provision import ProvisionSettings
@@ -95,6 +99,9 @@ class JobHost:
         self.switches = resolve_switches(HostSwitches(enabled=enabled, disable=tuple(disable), schedules=schedules))
         self.version = version
         self.host_id = f"{_host_part()}-{os.getpid()}-{secrets.token_hex(4)}"
+        for module in self.modules:
+            for job in module.jobs.values():
+                check_age(job.policy, self.settings.max_age)
         self._nats = nats
         self._given = backend
         self._clock = clock or SystemClock()
@@ -103,6 +110,7 @@ class JobHost:
         self._binding: ClientBinding | None = None
         self._closed = asyncio.Event()
         self._closing = False
+        self._left_behind = False
 
     # ------------------------------------------------------------- lifetime
 
@@ -141,7 +149,7 @@ class JobHost:
         self._closing = True
         try:
             if self._hosting is not None:
-                await self._hosting.close()
+                self._left_behind = not await self._hosting.close()
         finally:
             await self._let_go()
             self._closed.set()
@@ -204,6 +212,8 @@ class JobHost:
         waiting.cancel()
         log.info("host_draining", running=self.health().running)
         await self.close()
+        if self._left_behind:
+            _leave(stop.result())
         return stop.result()
 
     async def __aenter__(self) -> Self:
@@ -289,6 +299,15 @@ def _modules(given: Module | Iterable[Module]) -> tuple[Module, ...]:
 def _host_part() -> str:
     name = socket.gethostname().split(".")[0]
     return "".join(c if c.isascii() and c.isalnum() else "-" for c in name)[:32] or "host"
+
+
+def _leave(code: int) -> None:
+    """End the process at once: a handler that swallows every cancellation would keep the loop from closing for ever."""
+    logging.shutdown()
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError, ValueError):
+            stream.flush()
+    os._exit(code)
 
 
 def _on_signals(stop: asyncio.Future[int]) -> None:

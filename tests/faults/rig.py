@@ -239,6 +239,13 @@ class Rig:
         run = await client.get_job(self._full(job)).trigger(payload, **options)
         return run.run_id
 
+    async def trigger_first(self, job: str, payload: Any = None, **options: Any) -> str:
+        """The same before any host runs: the project is prepared by one that ends at once."""
+        host = await self.host()
+        host.sigterm()
+        await host.exit_code()
+        return await self.trigger(job, payload, **options)
+
     async def trigger_all(self, job: str, payloads: Iterable[Any]) -> list[str]:
         return [await self.trigger(job, payload) for payload in payloads]
 

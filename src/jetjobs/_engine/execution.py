@@ -116,20 +116,31 @@ class Verdict:
 _NOTHING_RETURNED = Returned()
 
 
+def shown(error: BaseException) -> str:
+    """The exception's text; a fallback when its `__str__` fails, for that is the user's code."""
+    try:
+        return str(error)
+    except BaseException as worse:  # noqa: BLE001
+        return f"<its text can't be shown: {type(worse).__name__}>"
+
+
 def describe(error: BaseException | None) -> RunError:
     """Class, text and traceback of an exception, each cut to size; hostile `__str__`s get a fallback text."""
     if error is None:
         return RunError("Unknown")
-    try:
-        message = str(error)
-    except BaseException as worse:  # noqa: BLE001 - the user's exception class is the user's code
-        message = f"<its text can't be shown: {type(worse).__name__}>"
+    message = shown(error)
     try:
         lines = traceback.format_exception(type(error), error, error.__traceback__, limit=40)
         text = "".join(lines)
     except BaseException as worse:  # noqa: BLE001
         text = f"<its traceback can't be shown: {type(worse).__name__}>"
     return run_error(type(error).__name__, message, text)
+
+
+def leave_if_forked(pid: int) -> None:
+    """End this process if it is not `pid`: the handler forked, and a child must not finish its parent's run."""
+    if os.getpid() != pid:
+        os._exit(0)
 
 
 class TaskExecution:
@@ -168,8 +179,7 @@ class TaskExecution:
         except BaseException as error:  # noqa: BLE001 - the fence around a user's handler
             ending = self._verdict.raised(error)
         finally:
-            if os.getpid() != self._pid:
-                os._exit(0)  # A fork inside the handler: the child must not finish its parent's run.
+            leave_if_forked(self._pid)
             self._over = True
             if self._timer is not None:
                 self._timer.cancel()

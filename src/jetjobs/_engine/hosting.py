@@ -160,13 +160,17 @@ class Hosting:
         default = engine.settings.drain
         patience = {runner.hosted.address: runner.hosted.job.policy.drain for runner in self._runners}
         timers = []
+        longest = 0.0
         for held in engine.held:
             drain = patience.get(held.key.address)
             left = (default if drain is None else drain).total_seconds() - (clock.monotonic() - began)
+            if held.early is not None:
+                left = 0.0  # It ignores an earlier order to stop, and its outcome is saved: nothing to wait for.
+            longest = max(longest, left)
             timers.append(clock.call_later(max(left, 0.0), lambda held=held: held.stop("shutdown")))
-        longest = max([default, *(drain for drain in patience.values() if drain is not None)]).total_seconds()
-        grace = 2 * engine.settings.interrupt_grace.total_seconds() + AFTER_INTERRUPT
-        ended = await engine.tasks.wait_idle(longest + grace)
+        ended = await engine.tasks.wait_idle(
+            longest + engine.settings.interrupt_grace.total_seconds() + AFTER_INTERRUPT
+        )
         for timer in timers:
             timer.cancel()
         if not ended:

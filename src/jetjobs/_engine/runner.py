@@ -20,6 +20,7 @@ turns out to be somebody else's: the broker applies acks, naks and renewals of a
 from __future__ import annotations
 
 import asyncio
+import os
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -31,7 +32,7 @@ from jetjobs._core.lifecycle import Event, begin
 from jetjobs._core.models import BadTrigger, RunKey, RunRecord, RunStatus
 from jetjobs._core.texts import run_error
 from jetjobs._engine.claiming import Claiming
-from jetjobs._engine.execution import TaskExecution, Verdict
+from jetjobs._engine.execution import TaskExecution, Verdict, leave_if_forked
 from jetjobs._engine.held import HeldRun
 from jetjobs._engine.payloads import Prepared, prepare
 from jetjobs._engine.settling import Settling
@@ -245,29 +246,32 @@ class Runner:
         hosted = self.hosted
         if not hosted.module.has_hooks:
             return await hosted.job.invoke(context, context.payload)
+        pid, error = os.getpid(), None
         await hosted.module.run_before(context)
         try:
-            value = await hosted.job.invoke(context, context.payload)
-        except BaseException as error:
-            await hosted.module.run_after(context, error)
+            return await hosted.job.invoke(context, context.payload)
+        except BaseException as raised:
+            error = raised
             raise
-        await hosted.module.run_after(context, None)
-        return value
+        finally:
+            leave_if_forked(pid)
+            await hosted.module.run_after(context, error)
 
     def _invoke_plain(self, context: JobContext[Any], loop: asyncio.AbstractEventLoop) -> Any:
         """In the handler's thread. Hooks run on the event loop, where the module's state was made."""
         hosted = self.hosted
         if not hosted.module.has_hooks:
             return hosted.job.invoke(context, context.payload)
-        module = hosted.module
+        module, pid, error = hosted.module, os.getpid(), None
         asyncio.run_coroutine_threadsafe(module.run_before(context), loop).result()
         try:
-            value = hosted.job.invoke(context, context.payload)
-        except BaseException as error:
-            asyncio.run_coroutine_threadsafe(module.run_after(context, error), loop).result()
+            return hosted.job.invoke(context, context.payload)
+        except BaseException as raised:
+            error = raised
             raise
-        asyncio.run_coroutine_threadsafe(module.run_after(context, None), loop).result()
-        return value
+        finally:
+            leave_if_forked(pid)
+            asyncio.run_coroutine_threadsafe(module.run_after(context, error), loop).result()
 
     # --------------------------------------------------------------- finish
 

@@ -57,12 +57,12 @@ class Tasks:
         return True
 
     async def cancel_all(self) -> None:
-        """Cancel what still runs and wait until it noticed."""
+        """Cancel what still runs and wait until it noticed, a second at most: some never do."""
         running = list(self._running)
         for task in running:
             task.cancel()
         if running:
-            await asyncio.wait(running, timeout=5)
+            await asyncio.wait(running, timeout=1)
 
 
 async def in_batches(work: Iterable[Coroutine[Any, Any, Any]], size: int = 100) -> None:

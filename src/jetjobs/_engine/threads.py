@@ -14,6 +14,7 @@ import queue
 import threading
 from typing import TYPE_CHECKING, Any
 
+from jetjobs._engine.execution import leave_if_forked
 from jetjobs.outcomes import JobInterrupted
 
 if TYPE_CHECKING:
@@ -151,8 +152,7 @@ class ThreadExecution:
             ending = self._verdict.returned(self._thread.run_interruptible(handler))
         except BaseException as error:  # noqa: BLE001 - the fence around a user's handler
             ending = self._verdict.raised(error)
-        if os.getpid() != self._pid:
-            os._exit(0)  # A fork inside the handler: the child must not finish its parent's run.
+        leave_if_forked(self._pid)
         try:
             self._loop.call_soon_threadsafe(self._ended, ending)
         except RuntimeError:
