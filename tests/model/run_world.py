@@ -28,7 +28,7 @@ from jetjobs._core.completion import (
     TimedOut,
     settle,
 )
-from jetjobs._core.models import Owner, RunError, RunKey, RunRecord, RunStatus, Trigger
+from jetjobs._core.models import RunError, RunKey, RunRecord, RunStatus, Trigger
 from jetjobs._core.policy import JobPolicy
 from jetjobs._core.reaping import ReapingRules, doubt, reap_running, reap_waiting
 
@@ -197,9 +197,7 @@ class RunWorld:
             counts[owner.sequence].add(owner.num_delivered)
         order = {seq: {n: place for place, n in enumerate(sorted(ns | {0}))} for seq, ns in counts.items()}
         msgs = tuple(m._replace(seq=rank[m.seq], n=order[m.seq][m.n]) for m in w.msgs)
-        a, b = (
-            h if h.phase == Phase.IDLE else h._replace(seq=rank[h.seq], n=order[h.seq][h.n]) for h in w.hosts
-        )
+        a, b = (h if h.phase == Phase.IDLE else h._replace(seq=rank[h.seq], n=order[h.seq][h.n]) for h in w.hosts)
         number = w.record
         if record is not None and owner is not None:
             seq = rank.get(owner.sequence, 0)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import deque
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from tests.model.run_world import RunWorld, World
@@ -21,57 +21,66 @@ def search(world: RunWorld, *, limit: int = 400_000, first: bool = False) -> Fou
 
     `first` ends the search at the first thing that is wrong.
     """
-    start = world.start()
-    number = {start: 0}
-    states = [start]
-    came: list[tuple[int, str]] = [(-1, "")]
-    back: list[list[int]] = [[]]
+    graph = _Graph(world.start())
     found = Found()
-    todo = deque([0])
-    while todo:
-        here = todo.popleft()
-        for label, after, luck, wrong in world.moves(states[here]):
-            if wrong is not None:
-                if wrong not in found.wrong:
-                    found.wrong[wrong] = [*_way(came, here), label]
-                if first:
-                    return found
-                continue
-            there = number.get(after)
-            if there is None:
-                there = number[after] = len(states)
-                states.append(after)
-                came.append((here, label))
-                back.append([])
-                todo.append(there)
-                if there > limit:
-                    raise RuntimeError(f"more than {limit} states: the bounds are too wide, or something grows")
-            if not luck:
-                back[there].append(here)
-    found.states = len(states)
-    stuck = _stuck(world, states, back)
+    for here in graph.in_order():
+        for label, after, luck, wrong in world.moves(graph.states[here]):
+            if wrong is None:
+                graph.add(here, label, after, luck=luck)
+            elif wrong not in found.wrong:
+                found.wrong[wrong] = [*graph.way(here), label]
+        if first and found.wrong:
+            return found
+        if len(graph.states) > limit:
+            raise RuntimeError(f"more than {limit} states: the bounds are too wide, or something grows")
+    found.states = len(graph.states)
+    stuck = graph.stuck(world)
     if stuck is not None and not found.wrong:
-        found.wrong["no way to an end"] = [*_way(came, stuck), str(states[stuck])]
+        found.wrong["no way to an end"] = [*graph.way(stuck), str(graph.states[stuck])]
     return found
 
 
-def _way(came: list[tuple[int, str]], state: int) -> list[str]:
-    labels: list[str] = []
-    while state > 0:
-        state, label = came[state]
-        labels.append(label)
-    return labels[::-1]
+class _Graph:
+    """The states found so far, how each was reached first, and from where without luck."""
 
+    def __init__(self, start: World) -> None:
+        self.states = [start]
+        self._numbers = {start: 0}
+        self._came: list[tuple[int, str]] = [(-1, "")]
+        self._back: list[list[int]] = [[]]
 
-def _stuck(world: RunWorld, states: list[World], back: list[list[int]]) -> int | None:
-    """The first state from which no good end can be reached without luck."""
-    ways_out = bytearray(len(states))
-    todo = [place for place, state in enumerate(states) if world.good(state)]
-    for place in todo:
-        ways_out[place] = 1
-    while todo:
-        for before in back[todo.pop()]:
-            if not ways_out[before]:
-                ways_out[before] = 1
-                todo.append(before)
-    return next((place for place, out in enumerate(ways_out) if not out), None)
+    def in_order(self) -> Iterator[int]:
+        """Every state's number, those included that are added meanwhile."""
+        here = 0
+        while here < len(self.states):
+            yield here
+            here += 1
+
+    def add(self, here: int, label: str, after: World, *, luck: bool) -> None:
+        """Note a step from one state to another."""
+        there = self._numbers.setdefault(after, len(self.states))
+        if there == len(self.states):
+            self.states.append(after)
+            self._came.append((here, label))
+            self._back.append([])
+        if not luck:
+            self._back[there].append(here)
+
+    def way(self, state: int) -> list[str]:
+        """The steps of a shortest way to a state."""
+        labels: list[str] = []
+        while state > 0:
+            state, label = self._came[state]
+            labels.append(label)
+        return labels[::-1]
+
+    def stuck(self, world: RunWorld) -> int | None:
+        """The first state from which no good end can be reached without luck."""
+        ways_out = bytearray(map(world.good, self.states))
+        todo = [place for place, out in enumerate(ways_out) if out]
+        while todo:
+            for before in self._back[todo.pop()]:
+                if not ways_out[before]:
+                    ways_out[before] = 1
+                    todo.append(before)
+        return next((place for place, out in enumerate(ways_out) if not out), None)

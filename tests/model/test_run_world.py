@@ -18,13 +18,13 @@ from tests.model.search import search
 
 # Fewer states than this, and the world has lost some of its moves: a search through nothing finds nothing.
 SOUND = {
-    "one attempt, two faults": (Setup(max_attempts=1, faults=2, endings=("failure",)), 10_000),
-    "two attempts": (Setup(slots=1), 10_000),
+    "one attempt, two faults": (Setup(max_attempts=1, faults=2, slots=1, endings=("failure",)), 7_000),
+    "two attempts": (Setup(slots=1, endings=("failure",)), 7_000),
     "duplicates beside each other": (Setup(endings=("failure",)), 10_000),
     "cancelled": (Setup(cancels=True, slots=1, endings=("failure",)), 20_000),
     "threads that don't end": (Setup(lingers=True, slots=1, endings=("failure",)), 10_000),
     "snoozes": (Setup(max_attempts=1, endings=("success", "snooze"), slots=1), 5_000),
-    "shutdowns": (Setup(endings=("success", "shutdown"), slots=1), 10_000),
+    "shutdowns": (Setup(endings=("success", "shutdown"), slots=1), 8_000),
 }
 
 
@@ -48,14 +48,14 @@ def turned_back(change: Callable[[RunRecord | None, Trigger, Situation], tuple[A
     return decide
 
 
-def instead_of(kind: type[Action]) -> Any:
-    """`decide`, with an ack wherever the product would do `kind`."""
+def instead_of(kind: type[Action], other: Action) -> Any:
+    """`decide`, with something else wherever the product would do `kind`."""
 
     def decide(
         record: RunRecord | None, trigger: Trigger, situation: Situation, *, rules: DeliveryRules, now: datetime
     ) -> Action:
         action = delivery.decide(record, trigger, situation, rules=rules, now=now)
-        return Ack("turned back") if isinstance(action, kind) else action
+        return other if isinstance(action, kind) else action
 
     return decide
 
@@ -64,41 +64,69 @@ def deaf(record: RunRecord, ending: Ending, rules: CompletionRules, now: datetim
     return settle(replace(record, cancel_asked=False), ending, rules, now)
 
 
-NO_ASK = turned_back(lambda record, trigger, known: (record, trigger, replace(known, owner_holds=False)))
-NO_GRACE = turned_back(lambda record, trigger, known: (record, trigger, replace(known, since_connected=timedelta(1))))
-ANY_TURN = turned_back(
-    lambda record, trigger, known: (
-        record,
-        replace(trigger, turn=record.turn) if record is not None and record.status is RunStatus.RETRYING else trigger,
-        known,
-    )
-)
-NO_MARK = turned_back(
-    lambda record, trigger, known: (record and replace(record, cancel_asked=False), trigger, known)
-)
+def waiting_again(record: RunRecord | None, trigger: Trigger, known: Situation) -> tuple[Any, Any, Any]:
+    if record is None or not record.status.is_terminal:
+        return record, trigger, known
+    return replace(record, status=RunStatus.RETRYING, turn=1), trigger, known
 
+
+def any_turn(record: RunRecord | None, trigger: Trigger, known: Situation) -> tuple[Any, Any, Any]:
+    if record is None or record.status is not RunStatus.RETRYING:
+        return record, trigger, known
+    return record, replace(trigger, turn=record.turn), known
+
+
+def blind(record: RunRecord | None, trigger: Trigger, known: Situation) -> tuple[Any, Any, Any]:
+    ended = record is not None and record.status.is_terminal
+    return record, (replace(trigger, sequence=0) if ended else trigger), known
+
+
+def no_mark(record: RunRecord | None, trigger: Trigger, known: Situation) -> tuple[Any, Any, Any]:
+    return record and replace(record, cancel_asked=False), trigger, known
+
+
+def no_limit(record: RunRecord | None, trigger: Trigger, known: Situation) -> tuple[Any, Any, Any]:
+    return record and replace(record, max_attempts=9), trigger, known
+
+
+def no_ask(record: RunRecord | None, trigger: Trigger, known: Situation) -> tuple[Any, Any, Any]:
+    return record, trigger, replace(known, owner_holds=False)
+
+
+def no_grace(record: RunRecord | None, trigger: Trigger, known: Situation) -> tuple[Any, Any, Any]:
+    return record, trigger, replace(known, since_connected=timedelta(1))
+
+
+FREED = "slot freed under a live handler"
 TURNED_BACK = {
-    "an ack where nothing may be sent": (
-        Setup(decide=instead_of(Drop), max_attempts=1),
-        "slot freed under a live handler",
+    "an ack where nothing may be sent": (Setup(decide=instead_of(Drop, Ack("")), max_attempts=1), FREED),
+    "any turn starts a waiting run": (Setup(decide=turned_back(any_turn)), FREED),
+    "an ended run's messages are all alike": (Setup(decide=turned_back(blind), lingers=True), FREED),
+    "the owner's message doesn't repair a retry": (
+        Setup(decide=instead_of(Help, Ack("")), slots=1),
+        "a retry was lost",
     ),
-    "the owner's message doesn't repair a retry": (Setup(decide=instead_of(Help), slots=1), "a retry was lost"),
-    "the owner isn't asked": (Setup(decide=NO_ASK), "a second start while the owner lives"),
-    "no ack wait after a reconnect": (Setup(decide=NO_GRACE), "a second start while the owner lives"),
-    "any turn starts a waiting run": (Setup(decide=ANY_TURN), "slot freed under a live handler"),
+    "nothing retires a message": (
+        Setup(decide=instead_of(Ack, Drop("")), slots=1, max_attempts=1),
+        "no way to an end",
+    ),
+    "the owner isn't asked": (Setup(decide=turned_back(no_ask)), "a second start while the owner lives"),
+    "no ack wait after a reconnect": (Setup(decide=turned_back(no_grace)), "a second start while the owner lives"),
+    "attempts aren't counted": (
+        Setup(decide=turned_back(no_limit), max_attempts=1),
+        "more attempts than allowed",
+    ),
+    "an ended run is as good as a waiting one": (
+        Setup(decide=turned_back(waiting_again), max_attempts=1),
+        "a terminal record changed",
+    ),
     "a delivery ignores the cancel": (
-        Setup(decide=NO_MARK, cancels=True, slots=1),
+        Setup(decide=turned_back(no_mark), cancels=True, slots=1),
         "another attempt after the cancel",
     ),
     "a failure ignores the cancel": (Setup(settle=deaf, cancels=True, slots=1), "another attempt after the cancel"),
-    "an unknown answer taken for a no": (
-        Setup(rereads=False, max_attempts=1),
-        "lost, though no host ever died",
-    ),
-    "a reaper right after an outage": (
-        Setup(reaper_waits=False, max_attempts=1),
-        "lost, though no host ever died",
-    ),
+    "an unknown answer taken for a no": (Setup(rereads=False, max_attempts=1), "lost, though no host ever died"),
+    "a reaper right after an outage": (Setup(reaper_waits=False, max_attempts=1), "lost, though no host ever died"),
 }
 
 

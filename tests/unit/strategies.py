@@ -6,6 +6,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
+from hypothesis import settings
 from hypothesis import strategies as st
 
 from jetjobs._core.completion import (
@@ -20,7 +21,7 @@ from jetjobs._core.completion import (
     TimedOut,
 )
 from jetjobs._core.delivery import DeliveryRules, Situation
-from jetjobs._core.models import Body, Owner, Progress, RunError, RunKey, RunRecord, RunStatus, Trigger
+from jetjobs._core.models import Body, Owner, RunError, RunKey, RunRecord, RunStatus, Trigger
 from jetjobs._core.policy import Backoff, JobPolicy
 
 NOW: Final = datetime(2030, 5, 1, 12, tzinfo=UTC)
@@ -78,6 +79,9 @@ def completion(roll: float = 0.5, **policy: Any) -> CompletionRules:
     return CompletionRules("me", JobPolicy(**policy), roll)
 
 
+# Whole records are slow to draw, and all unit tests together have five seconds.
+brief = settings(max_examples=50)
+
 instants = st.integers(-86_400 * 10, 86_400 * 10).map(lambda seconds: NOW + timedelta(seconds=seconds))
 spans = st.integers(0, 86_400 * 2).map(lambda seconds: timedelta(seconds=seconds))
 rolls = st.floats(0, 1, exclude_max=True)
@@ -121,7 +125,9 @@ def records(draw: st.DrawFn, statuses: tuple[RunStatus, ...] = tuple(RunStatus)[
         snoozes=snoozes,
         interruptions=interruptions,
         turn=draw(st.integers(1, 4)),
-        owner=draw(st.none() | st.builds(owner, st.integers(7, 8), st.integers(1, 3), st.sampled_from(("me", "other")))),
+        owner=draw(
+            st.none() | st.builds(owner, st.integers(7, 8), st.integers(1, 3), st.sampled_from(("me", "other")))
+        ),
         cancel_asked=draw(st.booleans()) if status is not RunStatus.RETRYING else False,
         expires_at=draw(st.none() | instants),
         started_at=seen,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import datetime, timedelta
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -36,7 +37,7 @@ VALUE = Body(b"\x2a")
 RULES = some.completion(max_attempts=3)
 
 
-def settled(ending: Ending, rules: CompletionRules = RULES, **changes: object) -> RunRecord:
+def settled(ending: Ending, rules: CompletionRules = RULES, **changes: Any) -> RunRecord:
     return settle(some.record(**changes), ending, rules, END)
 
 
@@ -215,12 +216,14 @@ def test_the_last_twenty_attempts_are_kept():
 # ------------------------------------------------------------------ properties
 
 
+@some.brief
 @given(some.records(some.TERMINAL), some.endings, some.policies())
 def test_an_ended_run_cannot_be_settled_again(record: RunRecord, ending: Ending, policy: JobPolicy):
     with pytest.raises(IllegalTransition):
         settle(record, ending, CompletionRules("me", policy), END)
 
 
+@some.brief
 @given(some.records((S.RUNNING,)), some.endings, some.policies(), some.rolls, some.instants)
 def test_what_waits_has_an_attempt_left_and_time_for_it(
     record: RunRecord, ending: Ending, policy: JobPolicy, roll: float, now: datetime
@@ -240,14 +243,14 @@ def test_what_waits_has_an_attempt_left_and_time_for_it(
         assert (after.finished_at, after.turn) == (now, record.turn)
 
 
+@some.brief
 @given(some.policies(), st.lists(st.none() | some.endings, max_size=40), st.integers(0, 3_600))
 def test_the_counters_add_up_over_a_whole_life(policy: JobPolicy, life: list[Ending | None], pause: int):
     """`None` in a life is a host that dies: the next delivery takes the run over."""
     rules, done = DeliveryRules("me", policy), CompletionRules("me", policy)
-    now, n, record = NOW, 0, None
+    now, record = NOW, None
     starts = free = 0
-    for ending in life:
-        n += 1
+    for n, ending in enumerate(life, 1):
         turn = record.turn if record is not None else 1
         now += timedelta(seconds=pause)
         action = decide(record, some.trigger(n=n, turn=turn), some.knows(holds=False), rules=rules, now=now)

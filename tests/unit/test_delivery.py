@@ -24,7 +24,7 @@ from jetjobs._core.delivery import (
     lost,
     lost_attempt,
 )
-from jetjobs._core.models import Attempt, Owner, RunRecord, RunStatus, Trigger, TriggerInfo
+from jetjobs._core.models import Attempt, Owner, Progress, RunRecord, RunStatus, Trigger, TriggerInfo
 from jetjobs._core.policy import JobPolicy
 from jetjobs._core.retry import END_OF_TIME
 from tests.unit import strategies as some
@@ -161,7 +161,7 @@ class TestRunning:
         assert written(decided(mine, some.trigger(n=2), some.knows()), "start").starts == 2
 
     def test_a_dead_owners_run_is_taken_over_as_the_next_attempt(self):
-        running = some.record(progress=some.Progress(1), retry_at=NOW, turn=2)
+        running = some.record(progress=Progress(1), retry_at=NOW, turn=2)
         at = NOW + timedelta(minutes=1)
         record = written(decided(running, some.trigger(n=4, turn=2), now=at), "start")
         assert (record.status, record.starts, record.attempt, record.turn) == (S.RUNNING, 2, 2, 2)
@@ -271,6 +271,7 @@ def test_twenty_attempts_are_kept_and_the_last_ones():
     assert lost_attempt(some.record(host_id=None))[0].host_id == ""
 
 
+@some.brief
 @given(some.records(), st.booleans())
 def test_a_lost_run_ends_as_it_was_asked_to(record: RunRecord, asked: bool):  # noqa: FBT001
     if record.status is S.RUNNING:
@@ -281,6 +282,7 @@ def test_a_lost_run_ends_as_it_was_asked_to(record: RunRecord, asked: bool):  # 
 # ------------------------------------------------------------------ properties
 
 
+@some.brief
 @given(some.records(some.TERMINAL), some.triggers, some.situations, some.policies(), some.instants)
 def test_a_terminal_record_is_never_written_again(
     record: RunRecord, trigger: Trigger, situation: Situation, policy: JobPolicy, now: datetime
@@ -289,6 +291,7 @@ def test_a_terminal_record_is_never_written_again(
     assert isinstance(action, (Ack, Drop, Ask))
 
 
+@some.brief
 @given(some.records((S.RUNNING,)), some.triggers, some.situations, some.policies(), some.instants)
 def test_a_running_run_is_never_acked_by_its_own_message(
     record: RunRecord, trigger: Trigger, situation: Situation, policy: JobPolicy, now: datetime
@@ -303,6 +306,7 @@ def test_a_running_run_is_never_acked_by_its_own_message(
         assert isinstance(action, Ack)
 
 
+@some.brief
 @given(some.records((S.RUNNING, S.RETRYING)), some.triggers, some.situations, some.policies(), some.instants)
 def test_a_start_is_one_more_with_a_new_claim_and_never_over_the_limit(
     record: RunRecord, trigger: Trigger, situation: Situation, policy: JobPolicy, now: datetime
@@ -318,6 +322,7 @@ def test_a_start_is_one_more_with_a_new_claim_and_never_over_the_limit(
         assert after.owner == Owner(trigger.sequence, trigger.stored_at, trigger.num_delivered, "me")
 
 
+@some.brief
 @given(some.records(), some.triggers, some.situations, some.policies(), some.instants)
 def test_the_start_deadline_is_not_judged_once_a_record_exists(
     record: RunRecord, trigger: Trigger, situation: Situation, policy: JobPolicy, now: datetime
@@ -329,6 +334,7 @@ def test_the_start_deadline_is_not_judged_once_a_record_exists(
     )
 
 
+@some.brief
 @given(some.triggers, some.situations, some.policies(), some.instants)
 def test_a_run_without_a_record_starts_or_is_missed(
     trigger: Trigger, situation: Situation, policy: JobPolicy, now: datetime

@@ -15,7 +15,7 @@ from tests.unit import strategies as some
 S = RunStatus
 
 # Written out once more on purpose: a changed cell has to be changed in two places.
-ALLOWED = {
+ALLOWED: dict[tuple[RunStatus | None, Event], RunStatus] = {
     (None, Event.CLAIM): S.RUNNING,
     (None, Event.MISS): S.MISSED,
     (None, Event.CANCEL): S.CANCELLED,
@@ -51,12 +51,14 @@ def test_every_status_with_a_record_can_be_reached():
     assert reached == set(RunStatus) - {S.SCHEDULED, S.QUEUED}
 
 
+@some.brief
 @given(some.records(some.TERMINAL), st.sampled_from(Event))
 def test_a_terminal_record_never_changes(record: some.RunRecord, event: Event):
     with pytest.raises(IllegalTransition):
         advance(record, event)
 
 
+@some.brief
 @given(some.records((S.RUNNING, S.RETRYING)), st.sampled_from(Event))
 def test_a_step_changes_the_status_and_what_it_was_given_only(record: some.RunRecord, event: Event):
     wanted = ALLOWED.get((record.status, event))

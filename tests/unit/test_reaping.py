@@ -40,6 +40,7 @@ def test_a_retry_gets_its_slack_before_anybody_looks():
     assert doubt(some.record(RunStatus.RETRYING, retry_at=None), RULES, some.NOW) == "retry"
 
 
+@some.brief
 @given(some.records(some.TERMINAL), some.instants)
 def test_an_ended_run_is_always_fine(record: some.RunRecord, now: datetime):
     assert doubt(record, RULES, now) == "fine"
@@ -98,6 +99,7 @@ def test_a_retry_whose_message_is_gone_is_cancelled_when_that_was_asked():
     assert (ended.status, ended.finished_at, ended.retry_at) == (RunStatus.CANCELLED, some.NOW, None)
 
 
+@some.brief
 @given(some.records(some.TERMINAL), st.booleans())
 def test_no_reaper_can_touch_an_ended_run(record: some.RunRecord, there: bool):  # noqa: FBT001
     with pytest.raises(IllegalTransition):
