@@ -29,7 +29,7 @@ class JobLookup:
         self._catalog = catalog
         self._project = project
         self._described: dict[JobAddress, JobDescriptor | None] = {}
-        self._hosted: frozenset[str] | None = frozenset()
+        self._hosted: frozenset[JobAddress] | None = frozenset()
         self._hosts_until = 0.0
         self._asking = asyncio.Lock()
         self._warned: set[JobAddress] = set()
@@ -38,7 +38,7 @@ class JobLookup:
         """Whether the job was described and hosted a moment ago: the answer that needs no await."""
         if address not in self._described or time.monotonic() >= self._hosts_until:
             return False
-        return self._hosted is None or str(address) in self._hosted
+        return self._hosted is None or address in self._hosted
 
     async def look(self, address: JobAddress, deadline: Deadline, *, allow_unknown: bool) -> bool:
         """Whether a live host takes the job's runs; True when that can't be found out.
@@ -85,11 +85,12 @@ class JobLookup:
                 if time.monotonic() >= self._hosts_until:
                     self._hosted = await self._hosted_jobs(deadline)
                     self._hosts_until = time.monotonic() + _BELIEVE_HOSTS
-        return self._hosted is None or str(address) in self._hosted
+        return self._hosted is None or address in self._hosted
 
-    async def _hosted_jobs(self, deadline: Deadline) -> frozenset[str] | None:
+    async def _hosted_jobs(self, deadline: Deadline) -> frozenset[JobAddress] | None:
         try:
             hosts = await read(self._catalog.hosts, Deadline(deadline.left / 4), "listing hosts")
         except BrokerError:  # no right to look, or nobody answers: no reason not to try to store
             return None
-        return frozenset(job for host in hosts for job in host.jobs)
+        parted = (job.rpartition(".") for host in hosts for job in host.jobs)
+        return frozenset(JobAddress(module, job) for module, _, job in parted)

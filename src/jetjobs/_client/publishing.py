@@ -122,8 +122,14 @@ class Publisher:
         hosted = lookup.known_hosted(address) or await lookup.look(
             address, deadline, allow_unknown=options.allow_unknown
         )
-        if options is PLAIN and len(data) <= INLINE:
-            return Triggered(await self._plain(data, deadline), no_host=not hosted)
+        if options is PLAIN and len(data) <= INLINE and deadline.left >= self._one_try_seconds:
+            run = RunKey(address.module, address.job, _fresh_id())
+            message = Outgoing(self._prefix + run.run_id, self._headers if data else self._bare_headers, data)
+            try:  # here and not in `_store`: nearly every trigger ends with this one await
+                await self._broker.store(message, expected=0, timeout=self._one_try)
+            except (AnswerUnknown, BrokerUnavailable) as error:
+                await self._store(run, message, deadline, sent=isinstance(error, AnswerUnknown))
+            return Triggered(run, False, False, not hosted)
         triggered = await self._by_options(data, options, deadline)
         return triggered if hosted else triggered._replace(no_host=True)
 
@@ -136,23 +142,6 @@ class Publisher:
                 f"the payload takes {len(data)} bytes, at most {self._scope.max_payload} are allowed (max_payload)"
             )
         return data
-
-    async def _plain(self, data: bytes, deadline: Deadline) -> RunKey:
-        run = RunKey(*self._target.address, _fresh_id())
-        message = Outgoing(self._prefix + run.run_id, self._headers if data else self._bare_headers, data)
-        sent = False
-        if deadline.left >= self._one_try_seconds:
-            # Nearly always the whole of it; `_store` is for when it isn't.
-            try:
-                await self._broker.store(message, expected=0, timeout=self._one_try)
-            except AnswerUnknown:
-                sent = True
-            except BrokerUnavailable:
-                pass
-            else:
-                return run
-        await self._store(run, message, deadline, sent=sent)
-        return run
 
     async def _by_options(self, data: bytes, options: Asked, deadline: Deadline) -> Triggered:
         call = _Call(data, options, timing(options, self._broker.now()), deadline)
