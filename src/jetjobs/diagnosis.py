@@ -161,9 +161,9 @@ def _any_matches(patterns: Sequence[str], subject: str) -> bool:
 
 
 def _matches(pattern: list[str], subject: list[str]) -> bool:
-    for place, token in enumerate(pattern):
-        if token == ">":
+    for place, part in enumerate(pattern):
+        if part == ">":
             return len(subject) > place
-        if place >= len(subject) or token not in {"*", subject[place]}:
+        if place >= len(subject) or part not in {"*", subject[place]}:
             return False
     return len(pattern) == len(subject)

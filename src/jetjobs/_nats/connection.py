@@ -10,6 +10,7 @@ import errno
 import socket
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from functools import partial
 from typing import Any, Final
 
 import structlog
@@ -105,9 +106,10 @@ class Connection:
         """Call when the connection is lost or closed: no answer to anything sent will come."""
         self._on_disconnect.append(callback)
 
-    def on_refusal(self, callback: OnRefusal) -> None:
-        """Call when the server refused a publish or subscription for want of a permission."""
+    def on_refusal(self, callback: OnRefusal) -> Callable[[], None]:
+        """Call when the server refused a publish or subscription for want of a permission; the answer ends that."""
         self._on_refusal.append(callback)
+        return partial(self._on_refusal.remove, callback)
 
     async def wait_connected(self, timeout: float) -> None:
         """Return once connected.
@@ -271,7 +273,7 @@ class Connection:
 
     def _refused(self, kind: str, subject: str) -> None:
         _log.warning("nats permission missing", error=str(permission_missing(kind, subject)), subject=subject)
-        for callback in self._on_refusal:
+        for callback in tuple(self._on_refusal):
             callback(kind, subject)
 
     def _handler_failed(self, failure: Exception) -> None:

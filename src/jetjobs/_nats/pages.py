@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 from nats.aio.msg import Msg
 
-from jetjobs._nats.faults import Refused, no_responders
+from jetjobs._nats.faults import Refused, no_responders, permission_missing
 from jetjobs._nats.link import Link
 from jetjobs.errors import BrokerUnavailable
 
@@ -41,10 +41,12 @@ async def read_pages(link: Link, stream: str, pattern: str) -> AsyncGenerator[li
 
     Raises:
         BrokerUnavailable: no page could be had in several attempts.
+        PermissionMissing: the user may not read this stream.
     """
     inbox = link.connection.client.new_inbox()
     page = _Page(stream, pattern, inbox)
     listening = await link.connection.listen(inbox + ".*", page.take)
+    forget_refusals = link.connection.on_refusal(page.refused)
     try:
         start, failures, left = 1, 0, 1
         while left:
@@ -57,6 +59,7 @@ async def read_pages(link: Link, stream: str, pattern: str) -> AsyncGenerator[li
                 start = page.entries[-1].revision + 1
                 yield page.entries
     finally:
+        forget_refusals()
         await link.connection.forget(listening)
 
 
@@ -86,6 +89,11 @@ class _Page:
                 return await self._end
         except TimeoutError:
             return 1
+
+    def refused(self, kind: str, subject: str) -> None:
+        """The user may not ask for pages: no answer will come. `subject` is in lower case."""
+        if subject == self._request.lower() and self._end is not None and not self._end.done():
+            self._end.set_exception(permission_missing(kind, self._request))
 
     def take(self, message: Msg) -> None:
         """Note one answer; runs in the read loop."""

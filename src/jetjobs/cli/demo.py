@@ -86,9 +86,8 @@ async def _demo(url: str, files: Any, folder: Path) -> int:
     print(report["text"])
     print()
     took = time.monotonic() - started
-    print(
-        f"{scanned['files']} files: {scanned['indexed']} indexed now, {scanned['known']} known from before; {took:.1f} s"
-    )
+    counts = f"{scanned['indexed']} indexed now, {scanned['known']} known from before"
+    print(f"{scanned['files']} files: {counts}; {took:.1f} s")
     return ExitCode.OK
 
 

@@ -25,10 +25,11 @@ from jetjobs.cli.options import (
 from jetjobs.cli.table import span, table
 from jetjobs.config import connect_options
 from jetjobs.diagnosis import BrokerFacts, StreamFacts, look_at_broker
-from jetjobs.errors import BrokerError, JetJobsError, PermissionMissing
+from jetjobs.errors import BrokerError, JetJobsError
 
 _CLOCK_WARNING = timedelta(seconds=1)
 _NEARLY_FULL = 0.9
+_ASK = 3.0
 _NOT_FOUND = 10059  # what JetStream answers for a stream that isn't there
 
 State = Literal["ok", "warn", "fail"]
@@ -84,13 +85,13 @@ def _text(check: Check) -> str:
     return f"{check.found}. {check.advice}" if check.advice else check.found
 
 
-async def _ask(args: argparse.Namespace, project: str) -> tuple[BrokerFacts, Catalog]:
+async def _ask(args: argparse.Namespace, project: str) -> tuple[BrokerFacts, Catalog | None]:
     facts = await look_at_broker(connection_of(args), project=project)
     if any(stream.error is not None for stream in facts.streams):
-        return facts, Catalog(error=next(stream.error for stream in facts.streams if stream.error is not None))
+        return facts, None  # told once, by the streams
     async with open_client(args) as client:
         try:
-            return facts, Catalog(await client.jobs.list(), await client.hosts.list())
+            return facts, Catalog(await client.jobs.list(timeout=_ASK), await client.hosts.list(timeout=_ASK))
         except JetJobsError as error:
             return facts, Catalog(error=error)
 
@@ -139,10 +140,11 @@ def _of_rights(facts: BrokerFacts) -> Iterator[Check]:
             yield Check("trigger", "warn", "the server doesn't tell this user's rights", "Trigger something to see")
 
 
-def _of_catalog(catalog: Catalog) -> Iterator[Check]:
+def _of_catalog(catalog: Catalog | None) -> Iterator[Check]:
+    if catalog is None:
+        return
     if catalog.error is not None:
-        if isinstance(catalog.error, PermissionMissing):
-            yield Check("jobs", "warn", "jobs and hosts can't be read", message_of(catalog.error))
+        yield Check("jobs", "warn", f"jobs and hosts can't be read: {message_of(catalog.error)}")
         return
     hosted = {job for host in catalog.hosts for job in host.jobs}
     nobody = sorted({str(job.address) for job in catalog.jobs} - hosted)

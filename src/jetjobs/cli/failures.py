@@ -18,9 +18,11 @@ import re
 from enum import IntEnum
 
 from jetjobs.errors import (
+    AccessDenied,
     AmbiguousHostError,
     AmbiguousRunId,
     BrokerError,
+    BrokerUnavailable,
     ConfigError,
     DeclarationError,
     InvalidNameError,
@@ -105,7 +107,16 @@ def message_of(error: Exception) -> str:
         text = text.replace("pass allow_unknown=True", "add --allow-unknown")
         text = text.replace("see client.jobs.list()", "see `jetjobs jobs list`")
         text = text.replace("client.runs.get(run_id)", "`jetjobs runs show ID`")
-    return hide_logins(text)
+    return hide_logins(text + _advice(error, text))
+
+
+def _advice(error: Exception, text: str) -> str:
+    """What to do, where the library can't know that there are flags."""
+    if isinstance(error, AccessDenied) and "uthori" in text:
+        return "; check who you are: --user, --password, --token, --creds, or their variables (NATS_USER, …)"
+    if isinstance(error, BrokerUnavailable) and text.startswith("no NATS server"):
+        return "; say where one is with --nats or NATS_URL, or start one (`jetjobs dev` has its own)"
+    return ""
 
 
 def hide_logins(text: str) -> str:

@@ -137,7 +137,7 @@ def _attribute(module: ModuleType, attribute: str, path: str) -> Any:
     found: Any = module
     for part in attribute.split("."):
         if not hasattr(found, part):
-            names = [name for name in vars(found) if not name.startswith("_")] if hasattr(found, "__dict__") else []
+            names = [name for name in dir(found) if not name.startswith("_")]
             owner = module.__name__ if found is module else f"{module.__name__}:{attribute.rpartition('.')[0]}"
             raise Mistake(f"{owner} has no {part!r} ({path}){_did_you_mean(part, names, f'{module.__name__}:')}")
         found = getattr(found, part)
@@ -172,6 +172,7 @@ def _is_module_class(value: object) -> bool:
 
 def _resolve(value: Any, path: str) -> list[Module | JobHost]:
     """What an attribute stands for: a module, its class, a host, several of them, or a function that makes one."""
+    maker: Any = value
     if isinstance(value, (Module, JobHost)):
         return [value]
     if isinstance(value, ModuleType):
@@ -181,9 +182,9 @@ def _resolve(value: Any, path: str) -> list[Module | JobHost]:
     if isinstance(value, (list, tuple, set, frozenset)) and value:
         members = cast("Iterable[Any]", value)
         return [target for member in members for target in _resolve_member(member, path)]
-    if callable(value) and not isinstance(value, type):
-        return _resolve_made(_make(value, path), path)
-    raise _not_runnable(value, path)
+    if callable(maker) and not isinstance(maker, type):
+        return _resolve_made(_make(maker, path), path)
+    raise _not_runnable(maker, path)
 
 
 def _resolve_member(value: Any, path: str) -> list[Module | JobHost]:

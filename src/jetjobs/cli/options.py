@@ -16,7 +16,7 @@ from jetjobs.client import JobClient
 from jetjobs.config import connect_options, resolve_project, surroundings
 from jetjobs.errors import ConfigError
 
-CALL_TIMEOUT = 8.0
+CALL_TIMEOUT = 6.0
 """Seconds a single call may take: with everything around it a command ends within ten."""
 
 # flag, option of `connect_options`, variable, meaning
