@@ -12,7 +12,7 @@ ARGS   ?=
 
 TEST_READY := $(VENV)/.ready-test
 DEV_READY  := $(VENV)/.ready-dev
-INSTALL     = install --quiet --disable-pip-version-check --no-input
+INSTALL     = install -qq --disable-pip-version-check --no-input
 
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
