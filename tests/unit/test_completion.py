@@ -38,7 +38,7 @@ RULES = some.completion(max_attempts=3)
 
 
 def settled(ending: Ending, rules: CompletionRules = RULES, **changes: Any) -> RunRecord:
-    return settle(some.record(**changes), ending, rules, END)
+    return some.sound(settle(some.record(**changes), ending, rules, END))
 
 
 def last(record: RunRecord) -> Attempt:
@@ -228,7 +228,7 @@ def test_an_ended_run_cannot_be_settled_again(record: RunRecord, ending: Ending,
 def test_what_waits_has_an_attempt_left_and_time_for_it(
     record: RunRecord, ending: Ending, policy: JobPolicy, roll: float, now: datetime
 ):
-    after = settle(record, ending, CompletionRules("me", policy, roll), now)
+    after = some.sound(settle(record, ending, CompletionRules("me", policy, roll), now))
     assert after.claim == record.claim
     assert after.owner == record.owner
     if after.status is S.RETRYING:

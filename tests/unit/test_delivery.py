@@ -49,7 +49,7 @@ def decided(
 def written(action: Action, then: str) -> RunRecord:
     assert isinstance(action, Write)
     assert action.then == then
-    return action.record
+    return some.sound(action.record)
 
 
 @pytest.mark.parametrize("record", [None, some.record(), some.record(S.FAILED), some.record(S.RETRYING)])

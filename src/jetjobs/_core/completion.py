@@ -133,7 +133,7 @@ def _end(record: RunRecord, event: Event, rules: CompletionRules, now: datetime,
     error = changes.get("error")
     known = error if isinstance(error, RunError) else None
     attempts = _noted(record, rules, now, outcome=_OUTCOME[event], error=known)
-    if event in {Event.SUCCEED, Event.SKIP}:
+    if event is Event.SUCCEED or event is Event.SKIP:
         changes["error"] = None  # An earlier attempt's: it stays among the attempts.
     return advance(record, event, finished_at=now, heartbeat_at=now, attempts=attempts, **changes)
 
