@@ -6,7 +6,7 @@ so it costs little and imports nothing of jetjobs. `jetjobs._nats.server` starts
 ::
 
     host ──stdin pipe──▶ supervisor ──child──▶ nats-server
-                         (own session: Ctrl-C in the terminal reaches neither of the two)
+                         (a process group apart: Ctrl-C in the terminal reaches neither)
 
 - The host holds the pipe's other end. However the host ends, kill -9 included, the pipe closes; the
   supervisor then sends SIGTERM, and SIGKILL to a server that hasn't gone within the grace. A child
