@@ -129,8 +129,10 @@ class Broker(Protocol):
         ...
 
     async def consume(self, job: JobAddress, on_delivery: OnDelivery) -> Consumption:
-        """Begin to take deliveries of a job, none before `allow`. Survives reconnects and recreates the
-        consumer when it was deleted."""
+        """Begin to take deliveries of a job, none before `allow`.
+
+        Survives reconnects, and recreates the consumer when it was deleted.
+        """
         ...
 
     async def store(
@@ -216,7 +218,10 @@ class RunStore(Protocol):
         ...
 
     def scan(self, job: JobAddress | None = None, *, module: str | None = None) -> AsyncIterator[Stored]:
-        """All records, or a module's or a job's, in no order; a page's view, may be late. Unreadable ones are left out."""
+        """All records, or a module's or a job's, in no order; a page's view, may be late, may give one twice.
+
+        Unreadable ones are left out.
+        """
         ...
 
     async def delete(self, run: RunKey, revision: int) -> bool:
@@ -273,11 +278,39 @@ class Catalog(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class Keeping:
+    """What a lifeline does in the place of a blocked event loop. All of it is called from the lifeline's thread.
+
+    `due` gives deliveries to renew, each with what to call when the broker has confirmed it. `over` says that the
+    loop is back; it is asked every `pause` seconds.
+    """
+
+    host_id: str
+    due: Callable[[], Sequence[tuple[Delivery, Callable[[], None]]]]
+    holds: Callable[[RunKey, str | None], bool]
+    over: Callable[[], bool]
+    pause: float
+
+
+class Lifeline(Protocol):
+    """A second way to the broker for the time in which the event loop is blocked."""
+
+    def keep(self, keeping: Keeping) -> None:
+        """Renew what is due and answer asks until it is over. Blocks; call it from a thread of its own.
+
+        Raises:
+            BrokerError: it can't.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
 class Backend:
-    """One project's ports over one connection, and how to let go of it."""
+    """One project's ports over one connection, and how to let go of it; `lifeline` where there can be one."""
 
     broker: Broker
     runs: RunStore
     payloads: PayloadStore
     catalog: Catalog
     close: Callable[[], Awaitable[None]]
+    lifeline: Lifeline | None = None

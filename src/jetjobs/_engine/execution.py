@@ -150,7 +150,18 @@ class TaskExecution:
     handler swallows its cancellation the run's task is inside it, so somebody else must record the outcome.
     """
 
-    __slots__ = ("_cancels", "_clock", "_grace", "_ignored_once", "_on_ignored", "_over", "_pid", "_task", "_timer", "_verdict")
+    __slots__ = (
+        "_cancels",
+        "_clock",
+        "_grace",
+        "_ignored_once",
+        "_on_ignored",
+        "_over",
+        "_pid",
+        "_task",
+        "_timer",
+        "_verdict",
+    )
 
     def __init__(self, verdict: Verdict, grace: float, clock: Clock, on_ignored: Callable[[], None]) -> None:
         self._verdict = verdict
@@ -187,6 +198,10 @@ class TaskExecution:
                 if self._task is not None:
                     self._task.uncancel()
         return ending
+
+    def is_in(self, task: asyncio.Task[Any] | None) -> bool:
+        """Whether the handler is what that task awaits."""
+        return task is not None and task is self._task
 
     def _is_abandoned(self) -> bool:
         return self._task is not None and self._task.cancelling() > self._cancels

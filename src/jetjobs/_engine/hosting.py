@@ -25,6 +25,7 @@ from jetjobs._engine.service import Service
 from jetjobs._engine.slots import Slots
 from jetjobs._engine.tasks import Tasks, in_batches
 from jetjobs._engine.threads import HandlerThreads
+from jetjobs._engine.watchdog import Watchdog
 from jetjobs.errors import BrokerError
 
 if TYPE_CHECKING:
@@ -81,6 +82,7 @@ class Hosting:
         )
         self.presence = Presence(self.engine, self._descriptors())
         self._services = self._loops()
+        self._watchdog = Watchdog(self.engine)
 
     def _loops(self) -> list[Service]:
         engine, clock = self.engine, self.engine.clock
@@ -122,6 +124,7 @@ class Hosting:
         await self.presence.compare()
         for service in self._services:
             service.start()
+        self._watchdog.start()
         await in_batches(runner.start() for runner in self._runners)
         log.info("host_started", host=engine.host_id, jobs=len(self._runners), project=engine.backend.broker.project)
 
@@ -142,6 +145,7 @@ class Hosting:
         for runner in self._runners:
             await runner.stop()
         ended = await self._drain()
+        self._watchdog.stop()
         for service in self._services:
             await service.stop()
         await engine.tasks.cancel_all()

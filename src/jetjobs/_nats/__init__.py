@@ -12,6 +12,7 @@ from jetjobs._core import names
 from jetjobs._nats.broker import NatsBroker
 from jetjobs._nats.catalog import NatsCatalog
 from jetjobs._nats.connection import connect
+from jetjobs._nats.lifeline import NatsLifeline
 from jetjobs._nats.link import Link
 from jetjobs._nats.payload_store import NatsPayloadStore
 from jetjobs._nats.provision import ProvisionSettings
@@ -41,4 +42,5 @@ async def open_backend(
         payloads=NatsPayloadStore(link, project, max_payload=settings.max_payload),
         catalog=NatsCatalog(link, project),
         close=broker.close,
+        lifeline=NatsLifeline(None if isinstance(target, Client) else target, project, name=name),
     )

@@ -102,7 +102,11 @@ class NatsDelivery:
 
     async def renew(self) -> None:
         """Extend the ack wait; returns when the broker confirmed it."""
-        await self._writer.request(self._raw.reply, b"+WPI", timeout=_RENEW_TIMEOUT)
+        await self.renew_through(self._writer)
+
+    async def renew_through(self, writer: PipelinedWriter) -> None:
+        """The same over another connection, from the thread of its loop."""
+        await writer.request(self._raw.reply, b"+WPI", timeout=_RENEW_TIMEOUT)
 
 
 def consumer_at(tokens: list[str]) -> int:
