@@ -1,1 +1,1 @@
-"""What several folders of tests need."""
+"""An explicit-state search through one run's world, deciding by the product's own core."""
