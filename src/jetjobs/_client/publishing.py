@@ -19,7 +19,7 @@ from jetjobs._client.calls import Deadline, Pauses, read
 from jetjobs._client.reading import Reader
 from jetjobs._client.scope import Scope
 from jetjobs._core import codec, headers, names
-from jetjobs._core.models import Body, JobAddress, Outgoing, RunKey, TriggerInfo
+from jetjobs._core.models import INLINE_LIMIT, Body, JobAddress, Outgoing, RunKey, TriggerInfo
 from jetjobs._core.run_ids import fresh_run_id, run_id_for_key, run_id_for_retry
 from jetjobs._core.triggering import (
     AT_ONCE,
@@ -44,7 +44,6 @@ from jetjobs.errors import (
     WrongRevision,
 )
 
-INLINE = 16 * 1024
 _REPEAT_FOR = REPEAT_FOR.total_seconds()
 
 _TRIES = 3
@@ -122,7 +121,7 @@ class Publisher:
         hosted = lookup.known_hosted(address) or await lookup.look(
             address, deadline, allow_unknown=options.allow_unknown
         )
-        if options is PLAIN and len(data) <= INLINE and deadline.left >= self._one_try_seconds:
+        if options is PLAIN and len(data) <= INLINE_LIMIT and deadline.left >= self._one_try_seconds:
             run = RunKey(address.module, address.job, _fresh_id())
             message = Outgoing(self._prefix + run.run_id, self._headers if data else self._bare_headers, data)
             try:  # here and not in `_store`: nearly every trigger ends with this one await
@@ -197,7 +196,7 @@ class Publisher:
     async def _body(self, run: RunKey, call: _Call) -> Body | None:
         """The bytes as they go into the message: large ones are put away first, under their digest."""
         data = call.data
-        if len(data) <= INLINE:
+        if len(data) <= INLINE_LIMIT:
             return Body(data) if data else None
         name = hashlib.sha256(data).hexdigest()
         payloads = self._scope.backend.payloads

@@ -67,7 +67,7 @@ class Claiming:
         behind = 0
         while True:
             record = stored.record if stored is not None else None
-            situation = self._situation(claim, digest, holds)
+            situation = self._situation(claim, digest, holds=holds)
             action = decide(record, held.trigger, situation, rules=self._rules, now=engine.backend.broker.now())
             if isinstance(action, Ask):
                 holds = await engine.backend.broker.ask_owner(action.host_id, held.key, action.claim)
@@ -85,7 +85,7 @@ class Claiming:
                 return False
             stored, holds = await engine.backend.runs.get(held.key), None
 
-    def _situation(self, claim: str, digest: str | None, holds: bool | None) -> Situation:
+    def _situation(self, claim: str, digest: str | None, *, holds: bool | None) -> Situation:
         since = self._engine.backend.broker.connected_since
         age = timedelta(0) if since is None else timedelta(seconds=self._engine.clock.monotonic() - since)
         return Situation(claim, age, digest, owner_holds=holds)

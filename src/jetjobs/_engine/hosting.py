@@ -31,7 +31,7 @@ from jetjobs.errors import BrokerError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from jetjobs._clock import Clock
+    from jetjobs._clock import Clock, Timer
     from jetjobs._core.models import JobDescriptor
     from jetjobs._ports import Backend
     from jetjobs.config import HostSettings
@@ -163,7 +163,7 @@ class Hosting:
         clock, began = engine.clock, engine.clock.monotonic()
         default = engine.settings.drain
         patience = {runner.hosted.address: runner.hosted.job.policy.drain for runner in self._runners}
-        timers = []
+        timers: list[Timer] = []
         longest = 0.0
         for held in engine.held:
             drain = patience.get(held.key.address)

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from jetjobs._core import codec
+from jetjobs._engine.execution import shown
 from jetjobs.errors import PayloadInvalidError
 
 if TYPE_CHECKING:
@@ -39,7 +40,17 @@ async def prepare(job: Job[Any, Any], body: Body | None, payloads: PayloadStore)
         if body is not None:
             data = body.data if body.claim is None else await payloads.get(body.claim)
             value = codec.decode(data, body.encoding)
-            digest = codec.digest(value)
-        return Prepared(job.parse_payload(value), digest)
+        digest = codec.digest(value)
+        return Prepared(_parse(job, value), digest)
     except PayloadInvalidError as error:
         return Prepared(digest=digest, refused=error)
+
+
+def _parse(job: Job[Any, Any], value: Any) -> Any:
+    try:
+        return job.parse_payload(value)
+    except PayloadInvalidError:
+        raise
+    except Exception as error:  # A validator is the user's code, like the handler it guards.
+        msg = f"the payload type of {job.address} raised {type(error).__name__} while it validated: {shown(error)}"
+        raise PayloadInvalidError(msg) from error

@@ -79,26 +79,29 @@ class Settling:
                 if not await self._still_mine(held):
                     return None
             except AnswerUnknown:
-                stored = await self.read_until_known(held.key)
-                if stored is None or stored.record.claim != held.claim:
+                if not await self._still_mine(held, wanted):
                     return None
-                if stored.record.status is wanted.status and stored.record.turn == wanted.turn:
-                    held.record, held.revision = stored.record, stored.revision
-                    return stored.record
-                if stored.record.status is not RunStatus.RUNNING:
-                    return None
-                held.record, held.revision = stored.record, stored.revision
+                if held.record is not None and held.record.status is wanted.status:
+                    return held.record
             except BrokerError as error:
                 waited = await self._pause("run_not_saved", held.key, error, waited)
             else:
                 held.record = wanted
                 return wanted
 
-    async def _still_mine(self, held: HeldRun) -> bool:
+    async def _still_mine(self, held: HeldRun, written: RunRecord | None = None) -> bool:
+        """Read the record into `held`; False when it is another's.
+
+        `written` is a record that may have been stored although its answer was lost: finding it counts as mine.
+        """
         stored = await self.read_until_known(held.key)
-        if stored is None or stored.record.claim != held.claim or stored.record.status is not RunStatus.RUNNING:
+        if stored is None or stored.record.claim != held.claim:
             return False
-        held.record, held.revision = stored.record, stored.revision
+        record = stored.record
+        own = written is not None and record.status is written.status and record.turn == written.turn
+        if not own and record.status is not RunStatus.RUNNING:
+            return False
+        held.record, held.revision = record, stored.revision
         return True
 
     async def _outsource(self, held: HeldRun, ending: Ending) -> Ending:

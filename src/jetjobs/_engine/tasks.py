@@ -66,21 +66,15 @@ class Tasks:
 
 
 async def in_batches(work: Iterable[Coroutine[Any, Any, Any]], size: int = 100) -> None:
-    """Await many coroutines, `size` at once; the first error ends the whole."""
+    """Await many coroutines, `size` at once. The first error ends the whole, when those beside it have ended."""
     waiting = list(work)
     try:
         while waiting:
             now, waiting = waiting[:size], waiting[size:]
-            async with asyncio.TaskGroup() as group:
-                for coroutine in now:
-                    group.create_task(coroutine)
-    except* Exception as errors:
-        raise _first(errors) from None
+            ended = await asyncio.gather(*now, return_exceptions=True)
+            for outcome in ended:
+                if isinstance(outcome, BaseException):
+                    raise outcome
     finally:
         for coroutine in waiting:
             coroutine.close()
-
-
-def _first(errors: BaseExceptionGroup[BaseException]) -> BaseException:
-    error = errors.exceptions[0]
-    return _first(error) if isinstance(error, BaseExceptionGroup) else error
