@@ -73,21 +73,25 @@ class Settling:
         while True:
             wanted = self.decide(held, ending)
             try:
-                ttl = self.ttl(wanted) if wanted.status.is_terminal else None
-                held.revision = await self._engine.backend.runs.update(wanted, held.revision, ttl=ttl)
-            except WrongRevision:
-                if not await self._still_mine(held):
+                if not await self._write(held, wanted):
                     return None
-            except AnswerUnknown:
-                if not await self._still_mine(held, wanted):
-                    return None
-                if held.record is not None and held.record.status is wanted.status:
-                    return held.record
             except BrokerError as error:
                 waited = await self._pause("run_not_saved", held.key, error, waited)
-            else:
-                held.record = wanted
-                return wanted
+                continue
+            if held.record is not None and held.record.status is wanted.status:
+                return held.record
+
+    async def _write(self, held: HeldRun, wanted: RunRecord) -> bool:
+        """Try to store the record, and leave in `held` what is stored then; False when the run is another's."""
+        ttl = self.ttl(wanted) if wanted.status.is_terminal else None
+        try:
+            held.revision = await self._engine.backend.runs.update(wanted, held.revision, ttl=ttl)
+        except WrongRevision:
+            return await self._still_mine(held)
+        except AnswerUnknown:
+            return await self._still_mine(held, wanted)
+        held.record = wanted
+        return True
 
     async def _still_mine(self, held: HeldRun, written: RunRecord | None = None) -> bool:
         """Read the record into `held`; False when it is another's.
