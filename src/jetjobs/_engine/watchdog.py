@@ -73,8 +73,12 @@ class Watchdog:
     # ------------------------------------------------- in the watching thread
 
     def _watch(self, lifeline: Lifeline) -> None:
+        looked_at = self._engine.clock.monotonic()
         while not self._stopped.wait(self._poll):
-            if self._is_blocked() and len(self._engine.held):
+            now = self._engine.clock.monotonic()
+            # This thread late too: the whole process stood still, and the loop gets its chance to tick first.
+            frozen, looked_at = now - looked_at > self._blocked_after, now
+            if not frozen and self._is_blocked() and len(self._engine.held):
                 self._keep(lifeline)
 
     def _is_blocked(self) -> bool:
