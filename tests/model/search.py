@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from tests.model.run_world import RunWorld, World
+from tests.model.run_world import RunWorld
+from tests.model.values import World
 
 
 @dataclass

@@ -13,8 +13,9 @@ from jetjobs._core import delivery
 from jetjobs._core.completion import CompletionRules, Ending, settle
 from jetjobs._core.delivery import Ack, Action, DeliveryRules, Drop, Help, Situation
 from jetjobs._core.models import RunRecord, RunStatus, Trigger
-from tests.model.run_world import RunWorld, Setup
+from tests.model.run_world import RunWorld
 from tests.model.search import search
+from tests.model.values import Setup
 
 # Fewer states than this, and the world has lost some of its moves: a search through nothing finds nothing.
 SOUND = {

@@ -34,6 +34,8 @@ def test_a_factor_of_one_stays():
 def test_the_dice_spread_a_delay_to_both_sides():
     assert backoff_delay(PLAIN, 1, 0.0) == timedelta(seconds=0.9)
     assert backoff_delay(PLAIN, 1, 0.75) == timedelta(seconds=1.05)
+    # Around the cap, not around what the delay would have grown to: otherwise all late retries come together.
+    assert backoff_delay(PLAIN, 12, 0.0) == timedelta(seconds=270)
 
 
 @given(some.backoffs(), st.integers(1, 60), some.rolls)
