@@ -258,6 +258,17 @@ class TestLoss:
         with pytest.raises(BrokerUnavailable, match="closed"):
             await asyncio.wait_for(waiting, 2)
 
+    async def test_closing_while_it_reconnects_leaves_nothing_behind(self, own_server: RealServer):
+        options = {"servers": own_server.url, "reconnect_time_wait": 0.001}
+        connections = [await connect(options, name="test") for _ in range(40)]
+        await anyio.to_thread.run_sync(own_server.kill9)
+        await until(lambda: all(connection.connected_since is None for connection in connections))
+        with capture_logs():
+            for connection in connections:
+                await asyncio.wait_for(connection.close(), 5)
+                await asyncio.sleep(0.0003)  # each at another moment of its attempt
+            await until(lambda: len(asyncio.all_tasks()) == 1, within=5)
+
     async def test_an_expelled_client_comes_back(self, own_server: RealServer):
         # nats-py closes for ever on an error like this one; hosts must not.
         connection = await connect({"servers": own_server.url, "reconnect_time_wait": 0.1}, name="test")

@@ -5,6 +5,7 @@ import random
 import secrets
 from collections.abc import AsyncIterator, Callable
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any, Protocol
 
 import anyio
@@ -23,6 +24,8 @@ from jetjobs._nats.link import Link
 from jetjobs._nats.provision import ProvisionSettings
 from jetjobs._nats.writer import PipelinedWriter
 from jetjobs._ports import Consumption, Delivery
+from jetjobs.errors import AnswerUnknown, BrokerUnavailable
+from tests.support.cluster import RealCluster
 from tests.support.links import open_link, until, until_it
 from tests.support.servers import RealServer
 
@@ -81,16 +84,16 @@ class Host:
 class OpenHost(Protocol):
     """Opens a host over a connection of its own; all are closed at the end."""
 
-    async def __call__(self, url: str, *, limit: int = 100, ack_wait: float = 30) -> Host: ...
+    async def __call__(self, url: str, *, limit: int = 100, ack_wait: float = 30, replicas: int = 1) -> Host: ...
 
 
 @pytest.fixture
 async def hosts(project: str) -> AsyncIterator[OpenHost]:
     opened: list[NatsBroker] = []
 
-    async def open_host(url: str, *, limit: int = 100, ack_wait: float = 30) -> Host:
+    async def open_host(url: str, *, limit: int = 100, ack_wait: float = 30, replicas: int = 1) -> Host:
         link = await open_link(url)
-        broker = NatsBroker(link, project, ProvisionSettings(ack_wait=timedelta(seconds=ack_wait)))
+        broker = NatsBroker(link, project, ProvisionSettings(ack_wait=timedelta(seconds=ack_wait), replicas=replicas))
         opened.append(broker)
         await broker.ensure_project()
         await broker.ensure_consumer(JOB, limit)
@@ -350,6 +353,37 @@ class TestLoss:
         (delivery,) = await other.come(1)
         assert host.deliveries == []
         assert delivery.message.num_delivered <= 2
+
+
+class TestCluster:
+    async def test_the_leader_dies(self, hosts: OpenHost, tmp_path: Path, project: str):
+        cluster = RealCluster(tmp_path)
+        try:
+            await anyio.to_thread.run_sync(cluster.start)
+            async with asyncio.timeout(20):
+                await cluster.ready()
+            urls = ",".join(cluster.urls)
+            several = await asyncio.gather(*(hosts(urls, replicas=3) for _ in range(5)))
+            host = several[0]
+            await host.consume(4)
+            first = await host.trigger(2)
+            await host.come(2)
+            leader = await cluster.leader_of(names.stream(project))
+            assert leader is not None
+            await anyio.to_thread.run_sync(leader.kill9)
+            later: list[str] = []
+
+            async def stored() -> bool:
+                try:
+                    later.extend(await host.trigger(1))
+                except (AnswerUnknown, BrokerUnavailable):
+                    return False
+                return True
+
+            await until_it(stored, within=30)
+            await until(lambda: {*first, *later} <= {*host.got}, within=30)
+        finally:
+            cluster.remove()
 
 
 class TestStop:

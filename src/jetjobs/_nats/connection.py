@@ -43,6 +43,7 @@ OnRefusal = Callable[[str, str], None]  # "publish" or "subscription", and the s
 
 _PROBE_TIMEOUT: Final = 1.0
 _DRAIN_WITHIN: Final = 2.0
+_PORTS: Final = {"nats": 4222, "tls": 4222, "ws": 80, "wss": 443}
 _NOBODY_THERE: Final = frozenset({errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT})
 
 
@@ -77,8 +78,8 @@ class Connection:
         self._on_disconnect: list[Callable[[], None]] = []
         self._on_refusal: list[OnRefusal] = []
         self._waiting: dict[asyncio.Future[None], None] = {}  # in order: who waited first writes first
-        self._subscriptions: list[Subscription] = []
-        self._said: str | None = None
+        self._subscriptions: set[Subscription] = set()
+        self._said: set[str] = set()  # since the last connect
         set_hooks(client, Hooks(self._heard_error, self._disconnected, self._reconnected, self._gone))
 
     # -- state
@@ -137,7 +138,7 @@ class Connection:
     @property
     def servers(self) -> str:
         """Hosts and ports of all known servers, without credentials."""
-        return ", ".join(sorted({f"{uri.hostname}:{uri.port}" for uri in self.client.servers}))
+        return ", ".join(sorted({f"{uri.hostname}:{uri.port or _PORTS[uri.scheme]}" for uri in self.client.servers}))
 
     # -- traffic
 
@@ -146,26 +147,23 @@ class Connection:
         if self.is_closed:
             raise BrokerUnavailable(f"the connection to {self.servers} is closed")
         sub = await listen(self.client, subject, handler, queue=queue, on_error=self._handler_failed)
-        self._subscriptions.append(sub)
+        self._subscriptions.add(sub)
         return sub
 
     async def forget(self, sub: Subscription) -> None:
         """End a subscription."""
-        if sub in self._subscriptions:
-            self._subscriptions.remove(sub)
+        self._subscriptions.discard(sub)
         with suppress(nats_errors.Error):
             await sub.unsubscribe()
 
     def abandon(self, sub: Subscription) -> None:
         """End a subscription while disconnected, so that the reconnect doesn't bring it back."""
-        if sub in self._subscriptions:
-            self._subscriptions.remove(sub)
+        self._subscriptions.discard(sub)
         drop_subscription(self.client, sub)
 
     async def drain(self, sub: Subscription) -> None:
         """End a subscription once everything the server had sent for it was handled."""
-        if sub in self._subscriptions:
-            self._subscriptions.remove(sub)
+        self._subscriptions.discard(sub)
         try:
             if self.is_connected:  # else nats-py would wait 10 s for an answer
                 async with asyncio.timeout(_DRAIN_WITHIN):
@@ -203,7 +201,7 @@ class Connection:
         """
         if self.is_connected:
             return False
-        probes = [_refuses(str(uri.hostname), uri.port or 4222) for uri in self.client.servers]
+        probes = [_refuses(str(uri.hostname), uri.port or _PORTS[uri.scheme]) for uri in self.client.servers]
         return bool(probes) and all(await asyncio.gather(*probes))
 
     async def close(self) -> None:
@@ -241,7 +239,7 @@ class Connection:
 
     async def _reconnected(self) -> None:
         self.connected_since = _clock.monotonic()
-        self._said = None
+        self._said.clear()
         _log.info("nats reconnected", server=server_info(self.client).get("server_name"))
         for callback in self._on_reconnect:
             callback()
@@ -265,8 +263,8 @@ class Connection:
         refused = permission_subject(text)
         if refused is not None:
             self._refused(*refused)
-        elif text != self._said:  # an unreachable server says the same at every attempt
-            self._said = text
+        elif text not in self._said:  # an unreachable server says the same at every attempt
+            self._said.add(text)
             _log.warning("nats error", error=text)
         if not self._owned and self._before.error is not None:
             await self._before.error(error)

@@ -20,6 +20,7 @@ same, it goes back at once (nak, it was never claimed).
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Final
@@ -40,8 +41,10 @@ HEARTBEAT: Final = 5.0
 HEARTBEAT_MOST: Final = 25.0  # the server wants less than half of `expires`
 _CHEAP: Final = 100  # up to so many jobs every heartbeat may come at its shortest
 
-_GATHER: Final = 0.002
+_GATHER: Final = 0.0005
 _AFTER_REFUSAL: Final = 0.5
+_LOOK_EVERY: Final = 1.0
+_SLACK: Final = 0.5
 _RETRY_RECOVERY: Final = 1.0
 _NANO: Final = 1_000_000_000
 
@@ -64,7 +67,7 @@ class Share:
         self.largest = 1
         self.pulls: dict[str, int] = {}
         self.heard_at = 0.0
-        self.suspect = False
+        self.suspect = ""  # why the consumer may have gone
         self.stopped = False
         self.flushing: asyncio.Handle | None = None
 
@@ -122,7 +125,8 @@ class ContinuousPull:
         self, consumer: str, on_delivery: OnDelivery, recreate: Callable[[], Awaitable[None]] | None = None
     ) -> Share:
         """A share in the deliveries of a consumer; `recreate` is called when the consumer has gone."""
-        if consumer in self._shares:
+        before = self._shares.get(consumer)
+        if before is not None and not before.stopped:
             raise BrokerError(f"consumer {consumer!r} is already consumed over this connection")
         self._numbers += 1
         share = Share(self, consumer, on_delivery)
@@ -251,8 +255,7 @@ class ContinuousPull:
     def _doubt(self, share: Share, why: str) -> None:
         """Have the keeper look whether the consumer is still there."""
         if not share.stopped:
-            _log.info("consumer in doubt", consumer=share.consumer, reason=why)
-            share.suspect = True
+            share.suspect = why
             self._wake.set()
 
     # -- keeping
@@ -277,7 +280,7 @@ class ContinuousPull:
         """Listen again after a reconnect, notice silence, bring consumers back."""
         while not self._closed:
             with suppress(TimeoutError):
-                async with asyncio.timeout(self.heartbeat / 2):
+                async with asyncio.timeout(min(self.heartbeat / 2, _LOOK_EVERY)):
                     await self._wake.wait()
             self._wake.clear()
             try:
@@ -295,8 +298,11 @@ class ContinuousPull:
             return
         if self._sub is None:
             await self._listen()
-        silent_since = self._loop.time() - 2 * self.heartbeat - 1
+        silent_since = self._loop.time() - 2 * self.heartbeat - _SLACK
         failed: JetJobsError | None = None
+        doubts = Counter(share.suspect for share in self._shares.values() if share.suspect)
+        if doubts:
+            _log.info("consumers in doubt", **{why.lower().replace(" ", "_"): count for why, count in doubts.items()})
         for share in list(self._shares.values()):
             if share.requested and share.heard_at < silent_since:
                 share.end_pulls()
@@ -314,5 +320,5 @@ class ContinuousPull:
         if share.suspect and not share.stopped:
             if share.recreate is not None:
                 await share.recreate()
-            share.suspect = False
+            share.suspect = ""
         self.consider(share)

@@ -18,7 +18,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final, NamedTuple
 
 from nats import errors as nats_errors
-from nats.aio.client import Client
+from nats.aio.client import Client, Srv
 from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 
@@ -42,7 +42,29 @@ class Hooks(NamedTuple):
 
 
 class TunedClient(Client):
-    """nats-py's client, except that no error of the server ends it: it reconnects."""
+    """nats-py's client, except that no error of the server ends it, and that `close` does."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._finished = False
+
+    async def close(self) -> None:
+        """Close for good, also in the middle of a reconnect."""
+        self._finished = True
+        await super().close()
+
+    async def _connect_to_server(self, s: Srv) -> None:
+        # close() cancels the reconnect, but a wait_for whose connect has just failed swallows that
+        # (before Python 3.12), and the task would try for ever and keep the loop from ending.
+        self._stop_if_finished()
+        await super()._connect_to_server(s)
+        self._stop_if_finished()
+
+    def _stop_if_finished(self) -> None:
+        if self._finished:
+            if self._transport is not None:
+                self._transport.close()
+            raise asyncio.CancelledError
 
     @staticmethod
     def _parse_header_lines(raw: bytes) -> dict[str, str]:
