@@ -1,0 +1,119 @@
+"""SIGTERM: what runs may finish, what waits runs elsewhere, and what is interrupted costs no attempt."""
+
+from __future__ import annotations
+
+import signal
+
+import pytest
+
+from jetjobs._core.models import RunStatus
+from tests.faults.rig import ACK_WAIT, Rig
+
+
+async def test_a_draining_host_finishes_its_run_and_starts_no_other(rig: Rig) -> None:
+    first = await rig.host(DRAIN="20s")
+    running = await rig.trigger("slow_and_queued", 2.0)
+    await rig.journal.started(running)
+    queued = await rig.trigger_all("slow_and_queued", [0.0] * 20)
+    second = await rig.host()
+    at = first.sigterm()
+    assert await first.exit_code(within=6) == 0
+    record = await rig.ended("slow_and_queued", running)
+    assert (record.status, record.result, record.starts) == (RunStatus.SUCCEEDED, str(first.pid), 1)
+    for record in await rig.all_ended("slow_and_queued", queued):
+        assert (record.status, record.result, record.starts) == (RunStatus.SUCCEEDED, str(second.pid), 1)
+    starts = rig.journal.starts(job="slow_and_queued")
+    assert not [line for line in starts if line.pid == first.pid and line.at > at]
+    assert len(starts) == 21
+    assert [line.what for line in rig.journal.lines() if line.what.startswith("lifespan") and line.pid == first.pid] == [
+        "lifespan opens",
+        "lifespan closes",
+    ]
+
+
+async def test_a_draining_run_is_not_taken_for_lost(rig: Rig) -> None:
+    """Drain longer than ack wait and lost_after together, with a reaper beside it."""
+    first = await rig.host(DRAIN="30s")
+    run_id = await rig.trigger("hold", 3 * ACK_WAIT + 2)
+    await rig.journal.started(run_id)
+    second = await rig.host()
+    first.sigterm()
+    record = await rig.ended("hold", run_id)
+    assert (record.status, record.starts) == (RunStatus.SUCCEEDED, 1)
+    assert await first.exit_code() == 0
+    assert not second.events("run_reaped")
+    assert len(rig.journal.starts(run_id)) == 1
+
+
+async def test_an_interrupted_run_goes_back_and_costs_no_attempt(rig: Rig) -> None:
+    """Two attempts, two shutdowns: the third start still is attempt 1."""
+    run_id = await rig.trigger_first("hold_twice", 4.0)
+    for times in (1, 2):
+        host = await rig.host(DRAIN="200ms")
+        start = await rig.journal.started(run_id, times=times)
+        assert (start.pid, start.attempt) == (host.pid, 1)
+        host.sigterm()
+        assert await host.exit_code(within=5) == 0
+        assert rig.journal.ends(run_id)[-1].reason == "shutdown"
+    record = await rig.record("hold_twice", run_id)
+    assert (record.status, record.interruptions, record.starts, record.attempt) == (RunStatus.RETRYING, 2, 2, 0)
+    await rig.host()
+    record = await rig.ended("hold_twice", run_id)
+    assert (record.status, record.result, record.starts) == (RunStatus.SUCCEEDED, "attempt 1", 3)
+    assert [attempt.outcome for attempt in record.attempts] == ["INTERRUPTED", "INTERRUPTED", "SUCCEEDED"]
+    assert len(rig.journal.starts(run_id)) == 3
+
+
+@pytest.mark.parametrize("job", ["hold", "fails_at_shutdown", "block_thread"])
+async def test_what_may_not_start_again_fails_with_host_shutdown(rig: Rig, job: str) -> None:
+    host = await rig.host(DRAIN="200ms")
+    run_id = await rig.trigger(job, 2.0 if job == "block_thread" else 30)
+    await rig.journal.started(run_id)
+    host.sigterm()
+    assert await host.exit_code(within=6) == 0
+    record = await rig.ended(job, run_id)
+    assert (record.status, record.starts) == (RunStatus.FAILED, 1)
+    assert record.error is not None
+    assert record.error.type == "HostShutdown"
+    await rig.host()
+    await rig.ping()
+    assert len(rig.journal.starts(run_id)) == 1
+    await rig.retired(job)
+
+
+async def test_a_jobs_own_drain_time(rig: Rig) -> None:
+    host = await rig.host(DRAIN="200ms")
+    patient = await rig.trigger("patient", 2.0)
+    other = await rig.trigger("hold", 2.0)
+    await rig.journal.started(patient)
+    await rig.journal.started(other)
+    host.sigterm()
+    assert await host.exit_code(within=8) == 0
+    assert (await rig.ended("patient", patient)).result == "done"
+    assert (await rig.ended("hold", other)).status is RunStatus.FAILED
+
+
+async def test_exit_codes_and_the_second_signal(rig: Rig) -> None:
+    host = await rig.host(DRAIN="30s")
+    await rig.journal.started(await rig.trigger("hold", 30))
+    host.process.send_signal(signal.SIGINT)
+    other = await rig.host()
+    await rig.ping()  # the first one has heard its signal
+    host.process.send_signal(signal.SIGINT)
+    assert await host.exit_code(within=2) == 130
+    other.process.send_signal(signal.SIGINT)
+    assert await other.exit_code() == 130
+
+
+async def test_a_thread_that_will_not_end_is_left_to_redelivery(rig: Rig) -> None:
+    """It had its only attempt: the next host finds it lost, and runs nothing twice."""
+    host = await rig.host(DRAIN="200ms")
+    run_id = await rig.trigger("block_thread", 300)
+    await rig.journal.started(run_id)
+    host.sigterm()
+    assert await host.exit_code(within=6) == 0
+    await rig.host()
+    record = await rig.ended("block_thread", run_id, 4 * ACK_WAIT + 5)
+    assert (record.status, record.starts) == (RunStatus.FAILED, 1)
+    assert len(rig.journal.starts(run_id)) == 1
+    await rig.retired("block_thread", 3 * ACK_WAIT)
