@@ -84,7 +84,9 @@ def _child_command(args: argparse.Namespace) -> list[str]:
 def environment(url: str, project: str) -> dict[str, str]:
     """This process's environment, pointed at the embedded broker: clients in the user's code find it too."""
     kept = {name: value for name, value in os.environ.items() if name not in VARIABLES}
-    return {**kept, "NATS_URL": url, "JETJOBS_PROJECT": project, "PYTHONUNBUFFERED": "1"}
+    # Compiled files are told apart by whole seconds and size: one written twice in a second would be stale.
+    fresh = {"PYTHONDONTWRITEBYTECODE": "1", "PYTHONUNBUFFERED": "1"}
+    return {**kept, **fresh, "NATS_URL": url, "JETJOBS_PROJECT": project}
 
 
 class Interrupts:

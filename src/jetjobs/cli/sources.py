@@ -19,12 +19,8 @@ def project_files(paths: Sequence[str]) -> list[str]:
     """The files of the project this process has imported, and those the paths name even if importing failed."""
     imported = [getattr(module, "__file__", None) for module in list(sys.modules.values())]
     files = {str(Path(file).absolute()) for file in imported if file and file.endswith(".py")}
-    return sorted({file for file in files if not _is_foreign(file)} | set(_named(paths)))
-
-
-def _is_foreign(file: str) -> bool:
-    folders = [sysconfig.get_path(name) for name in _FOREIGN]
-    return any(file.startswith(folder.rstrip(os.sep) + os.sep) for folder in [*folders, _ITSELF])
+    foreign = tuple(f"{folder.rstrip(os.sep)}{os.sep}" for folder in (*map(sysconfig.get_path, _FOREIGN), _ITSELF))
+    return sorted({file for file in files if not file.startswith(foreign)} | set(_named(paths)))
 
 
 def _named(paths: Sequence[str]) -> Iterable[str]:

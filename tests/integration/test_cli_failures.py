@@ -1,0 +1,208 @@
+"""What an operator or their module got wrong: one clear line, the right exit code, within ten seconds, no secret."""
+
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.commands import APP, Done, Terminal
+from tests.support.servers import RealServer, free_port
+
+pytestmark = pytest.mark.integration
+
+SECRET = "s3cr3t"
+USERS = f"""
+authorization {{
+  users: [
+    {{ user: boss, password: {SECRET} }}
+    {{ user: viewer, password: {SECRET}, permissions: {{
+        publish: {{ allow: ["$JS.API.INFO", "$JS.API.STREAM.INFO.>", "$SYS.REQ.USER.INFO"] }}
+        subscribe: {{ allow: ["_INBOX.>"] }} }} }}
+  ]
+}}
+"""
+TINY = f"""
+accounts {{
+  A {{
+    jetstream: {{ max_file: 60KB, max_mem: 1MB, max_streams: 20 }}
+    users: [{{ user: boss, password: {SECRET} }}]
+  }}
+}}
+"""
+
+
+@pytest.fixture
+def terminal(tmp_path: Path) -> Terminal:
+    (tmp_path / "app.py").write_text(APP)
+    return Terminal(tmp_path, project="cli-failures")
+
+
+@pytest.fixture(scope="module")
+def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealServer]:
+    """A server with users."""
+    server = RealServer(tmp_path_factory.mktemp("guarded"), extra_conf=USERS)
+    server.start()
+    yield server
+    server.remove()
+
+
+def url(server: RealServer, user: str, password: str = SECRET) -> str:
+    return f"nats://{user}:{password}@127.0.0.1:{server.port}"
+
+
+def failed(done: Done, code: int, *words: str) -> None:
+    """It failed as it should."""
+    assert done.code == code, done.err
+    assert done.took < 10
+    assert done.last_line.startswith("error: ")
+    for word in words:
+        assert word in done.last_line
+    assert "Traceback" not in done.err
+    assert SECRET not in done.err + done.out
+
+
+class TestBroker:
+    @pytest.mark.parametrize("command", ["run app", "trigger shop.mail", "runs list", "init app"])
+    def test_nobody_there(self, terminal: Terminal, command: str):
+        port = free_port()
+        target = f"nats://me:{SECRET}@127.0.0.1:{port}"
+        failed(terminal.run(*command.split(), "--nats", target), 3, f"127.0.0.1:{port}", "--nats")
+
+    def test_an_address_that_swallows_everything(self, terminal: Terminal):
+        with socket.socket() as hole:
+            hole.bind(("127.0.0.1", 0))
+            hole.listen()  # the kernel accepts, nobody ever speaks
+            port = hole.getsockname()[1]
+            failed(terminal.run("runs", "list", "--nats", f"nats://127.0.0.1:{port}"), 3, f"127.0.0.1:{port}")
+
+    def test_an_account_without_jetstream(self, terminal: Terminal, tmp_path: Path):
+        users = f"accounts {{ A {{ users: [{{ user: boss, password: {SECRET} }}] }} }}"
+        server = RealServer(tmp_path / "plain", extra_conf=users)
+        server.start()
+        try:
+            failed(terminal.run("run", "app", "--nats", url(server, "boss")), 3, "JetStream", "enable")
+        finally:
+            server.remove()
+
+    def test_wrong_password(self, terminal: Terminal, guarded: RealServer):
+        done = terminal.run("run", "app", "--nats", url(guarded, "boss", "wr0ng"))
+        failed(done, 3, "Authorization Violation", "--password")
+        assert "wr0ng" not in done.err
+
+    def test_a_missing_right_names_the_subject(self, terminal: Terminal, guarded: RealServer):
+        assert terminal.run("init", "app", "--nats", url(guarded, "boss")).code == 0
+        viewer = {"NATS_URL": guarded.url, "NATS_USER": "viewer", "NATS_PASSWORD": SECRET}
+        failed(terminal.run("trigger", "shop.mail", env=viewer), 3, "jetjobs.cli-failures.trigger.shop.mail.run.")
+        failed(terminal.run("runs", "list", env=viewer), 3, "$JS.API.DIRECT.GET.KV_jetjobs_cli-failures_runs")
+        failed(terminal.run("run", "app", env=viewer), 3, "may not publish")
+        seen = terminal.run("doctor", env=viewer)
+        assert "this user may not store triggers" in seen.out
+        assert SECRET not in seen.out + seen.err
+
+    def test_a_project_nobody_prepared(self, terminal: Terminal, nats_url: str):
+        failed(terminal.run("runs", "list", "--project", "nobody", "--nats", nats_url), 3, "jetjobs init")
+        found = terminal.run("doctor", "--project", "nobody", "--nats", nats_url)
+        assert found.code == 0
+        assert "no host has prepared this project yet" in found.out
+
+    def test_storage_full(self, terminal: Terminal, tmp_path: Path):
+        server = RealServer(tmp_path / "tiny", extra_conf=TINY)
+        server.start()
+        try:
+            env = {"NATS_URL": server.url, "NATS_USER": "boss", "NATS_PASSWORD": SECRET}
+            assert terminal.run("init", "app", env=env).code == 0
+            payload = '{"to": "' + "x" * 15_000 + '"}'
+            results = [terminal.run("trigger", "shop.mail", "-", stdin=payload, env=env) for _ in range(6)]
+            full = [done for done in results if done.code]
+            assert full
+            failed(full[-1], 3, "Free space or raise the limit")
+        finally:
+            server.remove()
+
+
+class TestModules:
+    """Of `run`; none of these needs a broker."""
+
+    @pytest.mark.parametrize(
+        "path, words",
+        [
+            ("nope", ["no module 'nope'"]),
+            ("appp:shop", ["no module 'appp'", "did you mean app?"]),
+            ("app:nope", ["app has no 'nope'"]),
+            ("app:shp", ["did you mean app:shop?"]),
+            ("app.shop", ["did you mean app:shop?"]),
+            ("app.py", ["is a file", "app"]),
+            ("app:mail.timeout", ["has no 'timeout'"]),
+            ("app:Path", ["must be a Module"]),
+        ],
+    )
+    def test_a_path_that_names_nothing(self, terminal: Terminal, path: str, words: list[str]):
+        done = terminal.run("run", path)
+        failed(done, 2, *words)
+        assert done.took < 5
+
+    def test_an_error_inside_shows_the_users_traceback_only(self, terminal: Terminal):
+        (terminal.folder / "broken.py").write_text("import helper_of_broken\n")
+        (terminal.folder / "helper_of_broken.py").write_text("import not_installed_anywhere\n")
+        done = terminal.run("run", "broken:host")
+        assert done.code == 2
+        assert done.took < 5
+        assert "No module named 'not_installed_anywhere'" in done.last_line
+        assert 'helper_of_broken.py", line 1' in done.err
+        assert "cli/load.py" not in done.err
+        assert "importlib" not in done.err
+
+    def test_a_syntax_error_shows_its_line(self, terminal: Terminal):
+        (terminal.folder / "broken.py").write_text("x = (\n")
+        done = terminal.run("run", "broken")
+        assert done.code == 2
+        assert 'broken.py", line 1' in done.err
+        assert "SyntaxError" in done.last_line
+
+    def test_a_job_declared_wrongly_shows_where(self, terminal: Terminal):
+        (terminal.folder / "broken.py").write_text(
+            'from jetjobs import Module\nm = Module("m")\n@m.job\ndef f(a, b, c): ...\n'
+        )
+        done = terminal.run("run", "broken")
+        assert done.code == 2
+        assert 'broken.py", line 3' in done.err
+        assert "declaring.py" not in done.err
+
+    def test_flags_that_a_host_of_the_users_own_would_ignore(self, terminal: Terminal):
+        (terminal.folder / "mine.py").write_text('from jetjobs import JobHost\nhost = JobHost(project="p")\n')
+        failed(terminal.run("run", "mine:host", "--version", "1"), 2, "--version would do nothing")
+
+
+class TestCommandLine:
+    @pytest.mark.parametrize(
+        "command, word",
+        [
+            (["trigger", "shop.mail", '{"a" 1}'], "column 6"),
+            (["trigger", "shop.mail", '{"a": NaN}'], "NaN"),
+            (["trigger", "shop.mail", "hello"], "quotes of its own"),
+            (["trigger", "shop.mail", "--at", "2030-01-01T00:00"], "no zone"),
+            (["trigger", "shop.mail", "--delay", "soon"], "is not a duration"),
+            (["trigger", "mail"], "mail"),
+            (["trigger", "shop.mail", "--wait", "{}"], "before --wait"),
+            (["runs", "list", "--status", "broken"], "SUCCEEDED"),
+            (["runs", "list", "--limit", "0"], "limit must be 1 or more"),
+            (["runs", "list", "--since", "yesterday"], "span such as 1h"),
+            (["runs", "list", "--project", "No Such"], "can't name a project"),
+            (["runs", "list", "--nats", "http://x"], "NATS URL"),
+            (["runs", "list", "--nat", f"nats://me:{SECRET}@x"], "unrecognized"),
+            (["runs", "list", "--user", "a", "--token", SECRET], "one way to log in"),
+        ],
+    )
+    def test_is_refused(self, terminal: Terminal, nats_url: str, command: list[str], word: str):
+        done = terminal.run(*command, env={} if "--nats" in command else {"NATS_URL": nats_url})
+        failed(done, 2, word)
+
+    def test_no_project(self, terminal: Terminal):
+        failed(terminal.run("runs", "list", env={"JETJOBS_PROJECT": ""}), 2, "--project", "JETJOBS_PROJECT")
+
+    def test_debug_shows_the_traceback_without_the_password(self, terminal: Terminal):
+        done = terminal.run("runs", "list", "--debug", "--nats", f"nats://me:{SECRET}@127.0.0.1:{free_port()}")
+        assert done.code == 3
+        assert "Traceback" in done.err
+        assert SECRET not in done.err
