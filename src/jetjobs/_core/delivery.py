@@ -23,8 +23,8 @@ Rules, in order, with what each prevents:
 * A RUNNING run is never acked by another delivery of its own message, or its slot would be free
   under a live handler.
 * Only a delivery newer than the owner's, after the owner's host was asked and did not claim it, and not
-  within one ack wait of this host's own (re)connect, may take a run over: after an outage of the broker
-  every owner gets that long to come back.
+  within one ack wait of this host's own (re)connect, may take a run over or retire its message: after an
+  outage of the broker every owner gets that long to come back.
 * A RETRYING run starts only with the message of the turn it waits for: a snooze's delay or a
   backoff can't be cut short by an old message, and an old message of the owner repairs a
   retry that was saved and never published.
@@ -208,15 +208,20 @@ def _of_ended_run(record: RunRecord, trigger: Trigger, situation: Situation, rul
 
 
 def _ask(owner: Owner, record: RunRecord, situation: Situation, rules: DeliveryRules) -> Action | None:
-    """The question to the owner's host, `Drop` when it holds the run, `None` when it doesn't.
+    """The question to the owner's host, `Drop` when it holds the run or may come back, `None` when it is gone.
 
-    A host asks itself by `held_here`, which was answered before.
+    A host asks itself by `held_here`, which was answered before. Silence proves nothing within one ack wait of this
+    host's own (re)connect: after an outage the owner may be reconnecting too, with its handler alive.
     """
     if owner.host_id == rules.host_id:
         return None
     if situation.owner_holds is None:
         return Ask(owner.host_id, record.claim)
-    return Drop("its owner still holds the run") if situation.owner_holds else None
+    if situation.owner_holds:
+        return Drop("its owner still holds the run")
+    if situation.since_connected < rules.ack_wait:
+        return Drop("connected a moment ago: the owner gets one ack wait to come back")
+    return None
 
 
 def _of_running_run(
@@ -239,8 +244,6 @@ def _of_running_run(
 def _take_over(
     record: RunRecord, trigger: Trigger, situation: Situation, *, rules: DeliveryRules, now: datetime
 ) -> Action:
-    if situation.since_connected < rules.ack_wait:
-        return Drop("connected a moment ago: the owner gets one ack wait to come back")
     if record.attempt < record.max_attempts:
         return Write(_claim(record, trigger, situation, rules=rules, now=now), "start")
     seen = record.heartbeat_at or record.started_at

@@ -13,6 +13,7 @@ import structlog
 
 from jetjobs._core import names
 from jetjobs._core.reaping import ReapingRules, doubt, reap_running, reap_waiting
+from jetjobs._core.retention import record_ttl
 from jetjobs.errors import BrokerError, WrongRevision
 
 if TYPE_CHECKING:
@@ -34,12 +35,25 @@ class Reaper:
     async def one_pass(self) -> None:
         """Look at every record once."""
         engine = self._engine
+        if not await self._connected_for_a_while():
+            return
         async for stored in engine.backend.runs.scan():
             record = stored.record
             if record.status.is_terminal or record.run_key in engine.held:
                 continue
             if doubt(record, self._rules, engine.backend.broker.now()) != "fine":
                 await self._look_into(record.run_key)
+
+    async def _connected_for_a_while(self) -> bool:
+        """Wait out one ack wait since the (re)connect: every owner gets that long to come back. False when cut off."""
+        broker, clock = self._engine.backend.broker, self._engine.clock
+        grace = self._engine.settings.ack_wait.total_seconds()
+        while (since := broker.connected_since) is not None:
+            left = since + grace - clock.monotonic()
+            if left <= 0:
+                return True
+            await clock.sleep(left)
+        return False
 
     async def _look_into(self, run: RunKey) -> None:
         engine = self._engine
@@ -49,7 +63,8 @@ class Reaper:
                 return
             ended = await self._ended(stored)
             if ended is not None:
-                await engine.backend.runs.update(ended, stored.revision)
+                ttl = record_ttl(ended, engine.settings.retention)
+                await engine.backend.runs.update(ended, stored.revision, ttl=ttl)
                 log.warning("run_reaped", run=str(run), status=ended.status.value)
                 engine.backend.broker.announce_end(ended)
         except WrongRevision:
@@ -66,7 +81,7 @@ class Reaper:
                 holds = owner is not None and await broker.ask_owner(owner.host_id, record.run_key, record.claim)
                 return reap_running(record, broker.now(), owner_message_there=there, owner_holds=holds)
             case "retry":
-                return reap_waiting(record, broker.now(), anything_there=await self._anything_there(record.run_key))
+                return reap_waiting(record, broker.now(), anything_there=await self._anything_there(record))
             case "fine":
                 return None
 
@@ -77,8 +92,10 @@ class Reaper:
         message = await broker.message(record.owner.sequence)
         return message is not None and record.owner.is_message(message.sequence, message.stored_at)
 
-    async def _anything_there(self, run: RunKey) -> bool:
-        broker = self._engine.backend.broker
+    async def _anything_there(self, record: RunRecord) -> bool:
+        broker, run = self._engine.backend.broker, record.run_key
+        if await self._owner_message_there(record):
+            return True  # Its redelivery publishes the retry; a tick's message isn't on the run's own subject.
         trigger = names.trigger_subject(broker.project, run)
         for subject in (trigger, names.run_schedules(broker.project, run), trigger):
             if await broker.last(subject) is not None:

@@ -8,7 +8,6 @@ with the slot held and the delivery renewed, because the handler's work must not
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import timedelta
 from typing import TYPE_CHECKING
 
 import structlog
@@ -16,9 +15,12 @@ import structlog
 from jetjobs._core import headers, names
 from jetjobs._core.completion import CompletionRules, Ending, Returned, settle
 from jetjobs._core.models import INLINE_LIMIT, Body, RunStatus, Trigger
+from jetjobs._core.retention import record_ttl
 from jetjobs.errors import AnswerUnknown, BrokerError, WrongRevision
 
 if TYPE_CHECKING:
+    from datetime import timedelta
+
     from jetjobs._core.models import RunKey, RunRecord
     from jetjobs._core.policy import JobPolicy
     from jetjobs._engine.engine import Engine
@@ -28,7 +30,6 @@ if TYPE_CHECKING:
 log = structlog.get_logger("jetjobs.engine")
 
 REPEAT_AT_MOST_EVERY = 1.0
-TTL_SLACK = timedelta(minutes=10)
 
 
 class Settling:
@@ -42,13 +43,8 @@ class Settling:
         self._retention = policy.retention or engine.settings.retention
 
     def ttl(self, record: RunRecord) -> timedelta:
-        """How long a terminal record stays by itself: its retention, and never less than its messages can live."""
-        keep = self._retention.skipped if record.status is RunStatus.SKIPPED else self._retention.finished
-        if record.key is not None:
-            keep = max(keep, self._retention.keys)
-        if record.expires_at is not None and record.finished_at is not None:
-            keep = max(keep, record.expires_at - record.finished_at)
-        return keep + TTL_SLACK
+        """How long a terminal record of this job stays."""
+        return record_ttl(record, self._retention)
 
     def decide(self, held: HeldRun, ending: Ending) -> RunRecord:
         """What the run becomes by this ending, not yet saved."""
