@@ -27,9 +27,10 @@ _log = structlog.get_logger("jetjobs.nats")
 CONFIG_VERSION: Final = 1
 VERSION_KEY: Final = "jetjobs-config-version"
 
-_API_TIMEOUT: Final = 5.0
-_LEADER_WITHIN: Final = 10.0
-_LEADER_POLL: Final = 0.1
+# A stream that has no leader (yet) doesn't answer at all, and every call here may be repeated.
+_ANSWER_WITHIN: Final = 2.5
+_PATIENCE: Final = 10.0
+_POLL: Final = 0.1
 _RACES: Final = 5
 _HOSTS_MAX_AGE: Final = timedelta(days=1)  # entries carry their own, shorter TTL
 # The broker never lets these change; everything else is tried.
@@ -128,6 +129,18 @@ class Provisioner:
         self.settings = settings
         self._stream = names.stream(project)
 
+    async def _api(self, suffix: str, payload: Config | None = None) -> Config:
+        """A call that is repeated while nobody answers: on a cluster, leaders are elected meanwhile."""
+        clock = asyncio.get_running_loop().time
+        until = clock() + _PATIENCE
+        while True:
+            try:
+                return await self._link.api(suffix, payload, timeout=_ANSWER_WITHIN)
+            except (AnswerUnknown, BrokerUnavailable):
+                if clock() >= until:
+                    raise
+            await asyncio.sleep(_POLL)
+
     # -- streams
 
     async def ensure_project(self) -> None:
@@ -152,7 +165,7 @@ class Provisioner:
         for _ in range(_RACES):
             if found is None:
                 try:
-                    answer = await self._link.api(f"STREAM.CREATE.{wanted.name}", wanted.config, timeout=_API_TIMEOUT)
+                    answer = await self._api(f"STREAM.CREATE.{wanted.name}", wanted.config)
                 except Mismatch as refused:
                     found = await self._after_race(wanted.name, refused)
                     continue
@@ -194,24 +207,24 @@ class Provisioner:
         kept = {key: value for key, value in existing.get("metadata", {}).items() if not key.startswith("_nats.")}
         config = {**existing, **changed, "metadata": {**kept, VERSION_KEY: str(CONFIG_VERSION)}}
         try:
-            await self._link.api(f"STREAM.UPDATE.{wanted.name}", config, timeout=_API_TIMEOUT)
+            await self._api(f"STREAM.UPDATE.{wanted.name}", config)
         except (StreamMismatch, Refused) as refused:
             raise _mismatch(wanted, existing, differing, str(refused)) from None
         _log.info("stream adapted", stream=wanted.name, changed=differing)
 
     async def _info(self, stream: str) -> Config | None:
         try:
-            return await self._link.api(f"STREAM.INFO.{stream}", timeout=_API_TIMEOUT)
+            return await self._api(f"STREAM.INFO.{stream}")
         except NotFound:
             return None
 
     async def _wait_for_leader(self, stream: str, info: Config) -> None:
         """On a cluster a new stream takes no message before it has elected a leader."""
-        deadline = asyncio.get_running_loop().time() + _LEADER_WITHIN
+        deadline = asyncio.get_running_loop().time() + _PATIENCE
         while "cluster" in info and not info["cluster"].get("leader"):
             if asyncio.get_running_loop().time() > deadline:
-                raise BrokerUnavailable(f"stream {stream} has no leader after {_LEADER_WITHIN:.0f} s")
-            await asyncio.sleep(_LEADER_POLL)
+                raise BrokerUnavailable(f"stream {stream} has no leader after {_PATIENCE:.0f} s")
+            await asyncio.sleep(_POLL)
             try:
                 info = await self._link.api(f"STREAM.INFO.{stream}", timeout=1.0)
             except (AnswerUnknown, BrokerUnavailable, NotFound):
@@ -252,10 +265,10 @@ class Provisioner:
     async def _put_consumer(self, config: Config, action: str) -> None:
         # nats-py's add_consumer upserts, so an older host would undo a newer one in silence.
         request = {"stream_name": self._stream, "config": config, "action": action}
-        await self._link.api(f"CONSUMER.CREATE.{self._stream}.{config['name']}", request, timeout=_API_TIMEOUT)
+        await self._api(f"CONSUMER.CREATE.{self._stream}.{config['name']}", request)
 
     async def _update_consumer(self, config: Config) -> None:
-        answer = await self._link.api(f"CONSUMER.INFO.{self._stream}.{config['name']}", timeout=_API_TIMEOUT)
+        answer = await self._api(f"CONSUMER.INFO.{self._stream}.{config['name']}")
         existing: Config = answer["config"]
         if _version(existing) > CONFIG_VERSION:
             _log.info("consumer left as a newer host made it", consumer=config["name"])

@@ -298,15 +298,9 @@ class ContinuousPull:
             return
         if self._sub is None:
             await self._listen()
-        silent_since = self._loop.time() - 2 * self.heartbeat - _SLACK
+        self._notice_silence()
         failed: JetJobsError | None = None
-        doubts = Counter(share.suspect for share in self._shares.values() if share.suspect)
-        if doubts:
-            _log.info("consumers in doubt", **{why.lower().replace(" ", "_"): count for why, count in doubts.items()})
         for share in list(self._shares.values()):
-            if share.requested and share.heard_at < silent_since:
-                share.end_pulls()
-                self._doubt(share, "missed heartbeats")
             try:
                 await self._revive(share)
             except (BrokerUnavailable, AnswerUnknown):
@@ -315,6 +309,16 @@ class ContinuousPull:
                 failed = failure
         if failed is not None:
             raise failed
+
+    def _notice_silence(self) -> None:
+        silent_since = self._loop.time() - 2 * self.heartbeat - _SLACK
+        for share in self._shares.values():
+            if share.requested and share.heard_at < silent_since:
+                share.end_pulls()
+                self._doubt(share, "missed heartbeats")
+        doubts = Counter(share.suspect for share in self._shares.values() if share.suspect)
+        if doubts:
+            _log.info("consumers in doubt", reasons=dict(doubts))
 
     async def _revive(self, share: Share) -> None:
         if share.suspect and not share.stopped:
