@@ -1,0 +1,155 @@
+"""Writes that fail before or after their effect: one start, one outcome, no attempt used wrongly."""
+
+from __future__ import annotations
+
+import pytest
+from structlog.testing import capture_logs
+
+from jetjobs._core.models import RunStatus
+from jetjobs.errors import AnswerUnknown
+from jetjobs.testing.failing import When
+from tests.engine.host.stage import Stage
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize("method", ["runs.create", "runs.update", "broker.store", "delivery.ack"])
+async def test_one_failure_of_any_write(stage: Stage, method: str, when: When) -> None:
+    hosted = await stage.host()
+    await stage.host()
+    failure = hosted.ports.fail(method, when=when, times=1)
+    runs = [await stage.trigger("fail 1") for _ in range(6)]
+    for run_id in runs:
+        record = await stage.ended(run_id)
+        assert (record.status, record.result, record.starts) == (RunStatus.SUCCEEDED, "attempt 2", 2)
+        assert [call.attempt for call in stage.play.of(run_id)] == [1, 2]
+        await stage.retired(run_id)
+    assert failure.hits == 1
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+async def test_every_second_answer_is_lost(stage: Stage, when: When) -> None:
+    hosted = await stage.host()
+    for method in ("runs.create", "runs.update", "runs.get", "broker.store", "broker.last"):
+        for skip in (0, 1, 3, 5, 7):
+            hosted.ports.fail(method, when=when, times=1, skip=skip)
+    runs = [await stage.trigger("fail 2") for _ in range(4)]
+    for run_id in runs:
+        record = await stage.ended(run_id)
+        assert (record.status, record.result, record.starts) == (RunStatus.SUCCEEDED, "attempt 3", 3)
+        assert [call.attempt for call in stage.play.of(run_id)] == [1, 2, 3]
+        await stage.retired(run_id)
+
+
+async def test_an_answer_lost_on_the_trigger(stage: Stage) -> None:
+    await stage.host()
+    failure = stage.client_ports.fail("broker.store", when="after", times=2)
+    run_id = await stage.trigger("return")
+    record = await stage.ended(run_id)
+    assert (record.status, record.starts, failure.hits) == (RunStatus.SUCCEEDED, 1, 2)
+    assert len(stage.play.calls) == 1
+
+
+async def test_records_out_of_reach_at_delivery_use_no_attempt(stage: Stage) -> None:
+    hosted = await stage.host()
+    failure = hosted.ports.fail("runs.create", times=None)
+    run_id = await stage.trigger("return")
+    await stage.when(lambda: failure.hits >= 3)
+    assert not stage.play.calls
+    assert await stage.record(run_id) is None
+    failure.release()
+    record = await stage.ended(run_id)
+    assert (record.status, record.starts, record.attempt) == (RunStatus.SUCCEEDED, 1, 1)
+    assert len(stage.play.calls) == 1
+
+
+async def test_a_claim_whose_answer_stays_unknown_starts_nothing_before_it_is_known(stage: Stage) -> None:
+    hosted = await stage.host()
+    hosted.ports.fail("runs.create", when="after")
+    reads = hosted.ports.fail("runs.get", times=None)
+    run_id = await stage.trigger("return")
+    await stage.when(lambda: reads.hits >= 3)
+    assert not stage.play.calls
+    reads.release()
+    record = await stage.ended(run_id)
+    assert (record.status, record.starts) == (RunStatus.SUCCEEDED, 1)
+    assert len(stage.play.calls) == 1
+
+
+async def test_records_out_of_reach_at_completion(stage: Stage) -> None:
+    """Held, renewed and not reaped by the host beside it, for longer than lost_after; then saved, not run again."""
+    first = await stage.host()
+    run_id = await stage.trigger("wait it", "once")
+    following = await stage.trigger("return", "once")
+    await stage.when(lambda: stage.play.of(run_id))
+    second = await stage.host()
+    with capture_logs() as said:
+        failure = first.ports.fail("runs.update", times=None)
+        stage.play.gates["it"].set()
+        await stage.when(lambda: stage.play.of(run_id)[0].how)
+        await stage.world.elapse(5.0)
+        assert failure.hits > 3
+        assert first.held == 1
+        assert not stage.play.of(following), "the slot is held"
+        record = await stage.record(run_id, "once")
+        assert record is not None
+        assert record.status is RunStatus.RUNNING
+        failure.release()
+        record = await stage.ended(run_id, "once")
+    assert (record.status, record.starts, record.result) == (RunStatus.SUCCEEDED, 1, "attempt 1")
+    assert len(stage.play.of(run_id)) == 1
+    assert (await stage.ended(following, "once")).status is RunStatus.SUCCEEDED
+    errors = [entry for entry in said if entry["event"] == "run_not_saved" and entry["log_level"] == "error"]
+    assert len(errors) == 1
+    assert not [entry for entry in said if entry["event"] == "run_reaped"]
+    assert second.ports.calls["runs.scan"] > 3, "the reaper looked"
+
+
+async def test_a_retry_that_cannot_be_published_is_published_later(stage: Stage) -> None:
+    hosted = await stage.host()
+    failure = hosted.ports.fail("broker.store", times=None)
+    run_id = await stage.trigger("fail 1")
+    await stage.when(lambda: failure.hits >= 3)
+    record = await stage.record(run_id)
+    assert record is not None
+    assert record.status is RunStatus.RETRYING
+    failure.release()
+    record = await stage.ended(run_id)
+    assert (record.status, record.starts) == (RunStatus.SUCCEEDED, 2)
+
+
+async def test_renewals_that_stay_without_answer_stop_the_handler(stage: Stage) -> None:
+    first = await stage.host()
+    run_id = await stage.trigger("wait it")
+    await stage.when(lambda: stage.play.of(run_id))
+    await stage.host()
+    first.ports.fail("delivery.renew", times=None)
+    await stage.when(lambda: len(stage.play.of(run_id)) == 2)
+    assert stage.play.of(run_id)[0].how == "CancelledError"
+    assert stage.play.live == 1
+    stage.play.gates["it"].set()
+    record = await stage.ended(run_id)
+    assert (record.status, record.starts, record.result) == (RunStatus.SUCCEEDED, 2, "attempt 2")
+
+
+async def test_heartbeats_that_fail_stop_nothing(stage: Stage) -> None:
+    first = await stage.host()
+    run_id = await stage.trigger("wait it")
+    await stage.when(lambda: stage.play.of(run_id))
+    await stage.host()
+    failure = first.ports.fail("runs.update", when="before", times=None)
+    await stage.when(lambda: failure.hits >= 5)
+    await stage.world.elapse(4.0)  # longer than ack wait and lost_after
+    assert stage.play.live == len(stage.play.calls) == 1
+    failure.release()
+    stage.play.gates["it"].set()
+    assert (await stage.ended(run_id)).starts == 1
+
+
+async def test_a_save_that_hangs_is_no_success(stage: Stage) -> None:
+    first = await stage.host()
+    failure = first.ports.fail("runs.update", when="after", times=1, error=AnswerUnknown("lost"))
+    run_id = await stage.trigger("return")
+    record = await stage.ended(run_id)
+    assert (record.status, record.starts, failure.hits) == (RunStatus.SUCCEEDED, 1, 1)
+    await stage.retired(run_id)
+    assert len(stage.play.calls) == 1
