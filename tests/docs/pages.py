@@ -24,7 +24,7 @@ from typing import Literal
 ROOT = Path(__file__).parents[2]
 
 _FENCE = re.compile(r"^(?P<indent> *)```(?P<language>[a-z]*)[^\n]*\n(?P<text>.*?)^(?P=indent)```$", re.MULTILINE | re.DOTALL)
-_MARK = re.compile(r"<!-- *(?P<word>file|background|not run) *(?:: *(?P<value>.*?))? *-->\s*\Z", re.DOTALL)
+_MARK = re.compile(r"<!-- *(?P<word>file|background|not run)(?:: *(?P<value>[^>]*?))? *-->\s*\Z")
 _LINK = re.compile(r"\[[^\]]*\]\((?P<target>[^)\s]+)\)")
 _RUNNABLE = frozenset({"python", "console"})
 

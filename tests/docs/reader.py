@@ -81,13 +81,18 @@ class Reader:
 
     def _run(self, place: str, command: list[str], expected: str) -> None:
         done = subprocess.run(
-            command, cwd=self._folder, env=self._environment, capture_output=True, timeout=_PATIENCE * 2, check=False
+            command,
+            cwd=self._folder,
+            env=self._environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,  # in one stream, as a terminal shows them
+            timeout=_PATIENCE * 2,
+            check=False,
         )
         printed = done.stdout.decode()
-        whole = f"{place}: {command[-1]}\n{printed}{done.stderr.decode()}"
+        whole = f"{place}: {command[-1]}\n{printed}"
         assert done.returncode == 0, f"exit {done.returncode}: {whole}"
-        seen = f"{printed}{done.stderr.decode()}"
-        assert not expected or pattern(expected).search(seen), f"expected:\n{expected}\nin {whole}"
+        assert not expected or pattern(expected).search(printed), f"expected:\n{expected}\nin {whole}"
 
     def _start(self, place: str, command: Command) -> None:
         if command.line.startswith("jetjobs dev"):  # it brings a broker: whoever reads on has set nothing yet
