@@ -19,7 +19,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from jetjobs import JobContext, JobRun, Module
+from jetjobs import JobContext, JobRetention, JobRun, Module
 
 # A module is what one service owns. Other services trigger its jobs by these names: files.scan, files.index_file.
 files = Module("files")
@@ -54,7 +54,8 @@ class Index(BaseModel):
 
 # A plain function runs in a thread of its own, so it may block. `max_concurrency` counts over all hosts together:
 # start the same module on ten machines, and there are still at most eight of these at once.
-@files.job(max_concurrency=8, max_attempts=3, timeout="30s")
+# Records are kept for a week, 1,000 a job; here each file's record is its entry in the index, so there may be more.
+@files.job(max_concurrency=8, max_attempts=3, timeout="30s", retention=JobRetention(max_per_job=100_000))
 def index_file(ctx: JobContext, file: SourceFile) -> Entry:
     """Hash one file, count its lines and words."""
     data = Path(file.path).read_bytes()

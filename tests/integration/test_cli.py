@@ -60,6 +60,11 @@ class TestTrigger:
         assert done.out.startswith("SUCCEEDED ")
         assert '"to": "ä"' in done.out
 
+    def test_a_terminal_that_can_not_show_the_result(self, terminal: Terminal):
+        done = terminal.run("trigger", "shop.mail", '{"to": "ä"}', "--wait", env={"PYTHONIOENCODING": "ascii"})
+        assert done.code == 0
+        assert r'"to": "\xe4"' in done.out
+
     def test_a_run_that_fails_is_exit_code_1(self, terminal: Terminal):
         done = terminal.run("trigger", "shop.boom", "--wait")
         assert done.code == 1

@@ -75,6 +75,16 @@ def test_what_it_ran_is_still_there_the_next_time(terminal: Terminal):
             assert run_id in listed
 
 
+def test_a_host_of_the_users_own_finds_the_broker(terminal: Terminal):
+    (terminal.folder / "mine.py").write_text("import app\nfrom jetjobs import JobHost\nhost = JobHost([app.shop])\n")
+    with terminal.start("dev", "mine:host") as dev:
+        dev.wait_for("host_started")
+        terminal.env |= address_in(dev.said)
+        assert '"first"' in terminal.run("trigger", "shop.word", "--wait", "10").out
+        dev.signal(signal.SIGINT)
+        assert dev.end() == 130
+
+
 def test_started_twice_in_one_folder_says_who_has_it(terminal: Terminal):
     with terminal.start("dev", "app") as dev:
         dev.wait_for("host_started")

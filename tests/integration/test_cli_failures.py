@@ -186,6 +186,8 @@ class TestCommandLine:
             (["trigger", "mail"], "mail"),
             (["trigger", "shop.mail", "--wait", "{}"], "before --wait"),
             (["runs", "list", "--status", "broken"], "SUCCEEDED"),
+            (["runs", "list", "--status", "queued"], "jetjobs runs show"),
+            (["runs", "list", "--pasword", SECRET], "--pasword …"),
             (["runs", "list", "--limit", "0"], "limit must be 1 or more"),
             (["runs", "list", "--since", "yesterday"], "span such as 1h"),
             (["runs", "list", "--project", "No Such"], "can't name a project"),
@@ -197,6 +199,15 @@ class TestCommandLine:
     def test_is_refused(self, terminal: Terminal, nats_url: str, command: list[str], word: str):
         done = terminal.run(*command, env={} if "--nats" in command else {"NATS_URL": nats_url})
         failed(done, 2, word)
+
+    def test_bytes_that_are_no_text(self, terminal: Terminal, nats_url: str):
+        assert terminal.run("init", "app", "--nats", nats_url).code == 0
+        for payload in ('"\udcff"', "-"):
+            done = terminal.run("trigger", "shop.mail", payload, "--nats", nats_url, stdin="\udcff")
+            failed(done, 2, "payload")
+
+    def test_a_data_folder_that_is_a_file(self, terminal: Terminal):
+        failed(terminal.run("dev", "app", "--data", "app.py/data"), 2, "app.py is a file")
 
     def test_no_project(self, terminal: Terminal):
         failed(terminal.run("runs", "list", env={"JETJOBS_PROJECT": ""}), 2, "--project", "JETJOBS_PROJECT")

@@ -77,7 +77,8 @@ class Terminal:
             env={**self.env, **(env or {})},
             input=stdin,
             capture_output=True,
-            text=True,
+            encoding="utf-8",
+            errors="surrogateescape",
             timeout=30,
             check=False,
         )

@@ -15,7 +15,7 @@ from typing import Any
 from jetjobs._core.connect_options import VARIABLES
 from jetjobs.cli.failures import ExitCode, Mistake
 from jetjobs.cli.logs import configure_logs
-from jetjobs.cli.options import Parser
+from jetjobs.cli.options import Parser, data_folder
 from jetjobs.cli.runs import runs_table
 from jetjobs.client import JobClient
 from jetjobs.embedded import EmbeddedServer
@@ -46,7 +46,7 @@ def demo(args: argparse.Namespace) -> int:
         os.environ.pop(variable, None)
     sys.path.insert(0, str(example))
     files = importlib.import_module("file_index").files
-    server = EmbeddedServer(args.data)
+    server = EmbeddedServer(data_folder(args.data))
     server.start_blocking()
     try:
         return asyncio.run(_demo(server.url, files, folder))

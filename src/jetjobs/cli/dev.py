@@ -26,7 +26,7 @@ from pathlib import Path
 from jetjobs._core.connect_options import VARIABLES
 from jetjobs.cli.failures import ExitCode
 from jetjobs.cli.logs import configure_logs
-from jetjobs.cli.options import Parser, add_project
+from jetjobs.cli.options import Parser, add_project, data_folder
 from jetjobs.cli.run import add_host_options
 from jetjobs.cli.sources import changed, look, project_files
 from jetjobs.config import resolve_host_settings, resolve_project, surroundings
@@ -55,7 +55,7 @@ def dev(args: argparse.Namespace) -> int:
     named = args.project or around.environ.get("JETJOBS_PROJECT") or around.file.get("project") or PROJECT
     project = resolve_project(named, around)
     interrupts = Interrupts()
-    server = EmbeddedServer(args.data, port=args.port)
+    server = EmbeddedServer(data_folder(args.data), port=args.port)
     server.start_blocking()
     try:
         _say(f"{project} @ {server.url}, data in {args.data}; Ctrl-C ends it")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import io
 import logging
 import os
 import sys
@@ -61,6 +62,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     args = parser().parse_args(argv)
     args.debug = getattr(args, "debug", False)
     configure_logs(level=logging.DEBUG if args.debug else SILENT)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        # Not every terminal can show what jobs say; a list must not end at the first letter it can't.
+        sys.stdout.reconfigure(errors="backslashreplace")
     try:
         code = int(args.command(args))
         sys.stdout.flush()
@@ -71,7 +75,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         # Whoever read our output has gone; Python would complain about it once more at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return ExitCode.FAILED
-    except (JetJobsError, Mistake, UserCodeError) as error:
+    except (JetJobsError, Mistake, UserCodeError, OSError) as error:  # a folder that can't be written is one too
         return _report(error, debug=args.debug)
     return code
 

@@ -19,15 +19,13 @@ from enum import IntEnum
 
 from jetjobs.errors import (
     AccessDenied,
-    AmbiguousHostError,
-    AmbiguousRunId,
     BrokerError,
     BrokerUnavailable,
+    ClientError,
     ConfigError,
     DeclarationError,
     InvalidNameError,
     JetJobsError,
-    JobsNotHosted,
     PayloadError,
     RunNotFound,
     ScheduleError,
@@ -35,16 +33,7 @@ from jetjobs.errors import (
 )
 
 _LOGIN = re.compile(r"(?<=://)[^\s\"']*@")
-_USAGE = (
-    AmbiguousHostError,
-    AmbiguousRunId,
-    ConfigError,
-    DeclarationError,
-    InvalidNameError,
-    JobsNotHosted,
-    PayloadError,
-    ScheduleError,
-)
+_USAGE = (ClientError, ConfigError, DeclarationError, InvalidNameError, PayloadError, ScheduleError)
 
 
 class ExitCode(IntEnum):

@@ -5,9 +5,11 @@ from __future__ import annotations
 import argparse
 import json
 import math
+import os
 import sys
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any, NoReturn
 
 from jetjobs._core.durations import duration, instant
@@ -41,7 +43,22 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """End the process over a command line that means nothing."""
-        self.exit(ExitCode.USAGE, f"error: {hide_logins(message)}; see `{self.prog} --help`\n")
+        self.exit(ExitCode.USAGE, f"error: {hide_logins(_without_values(message))}; see `{self.prog} --help`\n")
+
+
+def _without_values(message: str) -> str:
+    """The complaint without what follows an unknown flag: the flag may be a misspelt --password.
+
+    >>> _without_values("unrecognized arguments: --pasword s3cr3t")
+    'unrecognized arguments: --pasword …'
+    """
+    head, colon, words = message.partition("unrecognized arguments: ")
+    if not colon:
+        return message
+    shown = [word.partition("=")[0] if word.startswith("-") else word for word in words.split(" ")]
+    after_flag = [False, *(word.startswith("-") for word in shown[:-1])]
+    hidden = ["…" if follows and word[:1] != "-" else word for word, follows in zip(shown, after_flag, strict=True)]
+    return f"{head}{colon}{' '.join(hidden)}"
 
 
 def add_project(parser: argparse.ArgumentParser) -> None:
@@ -94,6 +111,21 @@ def say_where(args: argparse.Namespace) -> None:
     """Print `project @ server` on stderr, as every command does that changes something."""
     servers = connect_options(connection_of(args)).shown_servers
     print(f"{project_of(args)} @ {servers}", file=sys.stderr)
+
+
+def data_folder(text: str) -> Path:
+    """Where an embedded broker keeps its data.
+
+    Raises:
+        Mistake: nothing can be written there.
+    """
+    folder = Path(text).absolute()
+    there = next(each for each in (folder, *folder.parents) if each.exists())
+    if not there.is_dir():
+        raise Mistake(f"--data {text}: {there} is a file; name a folder")
+    if not os.access(there, os.W_OK):
+        raise Mistake(f"--data {text}: {there} can't be written; name another folder")
+    return folder
 
 
 def print_json(document: Any) -> None:
@@ -149,14 +181,16 @@ def read_json(text: str) -> Any:
     Raises:
         Mistake: it isn't JSON; says where.
     """
-    source = sys.stdin.read() if text == "-" else text
     try:
+        source = sys.stdin.read() if text == "-" else text
         return json.loads(source, parse_constant=_no_constant)
     except json.JSONDecodeError as error:
         hint = " (a text needs quotes of its own: '\"text\"')" if error.pos == 0 else ""
         raise Mistake(
             f"the payload is no JSON: {error.msg} at line {error.lineno} column {error.colno}{hint}"
         ) from None
+    except UnicodeDecodeError as error:
+        raise Mistake(f"the payload is no JSON: {error.reason} at byte {error.start}, it must be UTF-8") from None
     except RecursionError:
         raise Mistake("the payload is no JSON that can be read: it is nested too deeply") from None
 
