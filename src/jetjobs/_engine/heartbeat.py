@@ -97,7 +97,12 @@ class Heartbeat:
     def heard_cancel(self, run: RunKey) -> None:
         """The doorbell rang: look at the record now instead of at the next heartbeat."""
         held = self._engine.held.get(run)
-        if held is not None:
+        if held is None:
+            return
+        if held.beat is not None:
+            # The write under way may have passed the broker before the cancel did.
+            held.beat.add_done_callback(lambda _: self.beat(held))
+        else:
             self.beat(held)
 
     async def _beat(self, held: HeldRun) -> None:

@@ -121,7 +121,8 @@ class HeldRuns:
     def holds(self, key: RunKey, claim: str | None) -> bool:
         """Whether this process is at work on the run under that claim: the answer to another host's ask.
 
-        A fenced run is no longer held: its handler was told to stop, and nothing of it will be recorded.
+        A fenced run is held too, until its code has gone: nothing of it will be recorded, but as long as it runs
+        nobody may start the next attempt beside it.
         """
         held = self._runs.get(key)
-        return held is not None and held.claim is not None and held.claim == claim and not held.fenced
+        return held is not None and held.claim is not None and held.claim == claim

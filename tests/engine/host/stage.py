@@ -65,6 +65,12 @@ class Hosted:
     def held(self) -> int:
         return self.host.health().running
 
+    @property
+    def fenced(self) -> int:
+        hosting = self.host._hosting
+        assert hosting is not None
+        return sum(held.fenced for held in hosting.engine.held)
+
 
 class Stage:
     """Several hosts and one client of a project."""
@@ -83,12 +89,12 @@ class Stage:
         await self.client.connect()
         await self.client_ports.broker.ensure_project()
 
-    async def host(self, *, clock_settings: HostSettings = SETTINGS) -> Hosted:
+    async def host(self, *, settings: HostSettings = SETTINGS) -> Hosted:
         """A host that serves `m.job` (three attempts), `m.once`, and `m.slow_to_stop`."""
         connection = await self.world.connect()
         ports = FailingBackend(connection)
         number = f"h{len(self.hosts)}"
-        host = JobHost([_module(self.play, number)], backend=ports, settings=clock_settings, clock=self.clock)
+        host = JobHost([_module(self.play, number)], backend=ports, settings=settings, clock=self.clock)
         made = Hosted(host, ports, connection)
         await self._driven(host.start())
         self.hosts.append(made)
