@@ -12,12 +12,12 @@ from functools import partial
 from typing import Any, Final
 
 import structlog
-from nats.aio.msg import Msg
 
 from jetjobs._clock import Clock, SystemClock
 from jetjobs._core import names
 from jetjobs._core.models import NOTHING, JobAddress, Message, Outgoing, RunKey, RunRecord
 from jetjobs._nats.faults import NotFound
+from jetjobs._nats.inbound import Inbound
 from jetjobs._nats.link import Link
 from jetjobs._nats.provision import Provisioner, ProvisionSettings
 from jetjobs._nats.pull import ContinuousPull, Share
@@ -183,7 +183,7 @@ class NatsBroker:
     async def answer_asks(self, host_id: str, holds: Callable[[RunKey, str | None], bool]) -> None:
         """Answer the asks of others for as long as the connection is open."""
 
-        def answer(message: Msg) -> None:
+        def answer(message: Inbound) -> None:
             asked = _asked(message.data)
             if asked is not None and message.reply:
                 self._link.connection.post(message.reply, _HOLDS if holds(*asked) else _HOLDS_NOT)
@@ -197,7 +197,7 @@ class NatsBroker:
     async def hear_cancels(self, on_cancel: Callable[[RunKey], None]) -> None:
         """Hear the doorbell of all the project's runs for as long as the connection is open."""
 
-        def rung(message: Msg) -> None:
+        def rung(message: Inbound) -> None:
             run = names.parse_cancel_subject(self._project, message.subject)
             if run is not None:
                 on_cancel(run)

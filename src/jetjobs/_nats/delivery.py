@@ -7,10 +7,9 @@ from collections import deque
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
-from nats.aio.msg import Msg
-
 from jetjobs._core.models import NOTHING, Message
 from jetjobs._nats.connection import Connection
+from jetjobs._nats.inbound import Inbound
 from jetjobs._nats.writer import PipelinedWriter
 
 ACK_PREFIX: Final = "$JS.ACK."
@@ -59,7 +58,7 @@ class NatsDelivery:
 
     __slots__ = ("_message", "_outbox", "_raw", "_tokens", "_writer")
 
-    def __init__(self, raw: Msg, tokens: list[str], outbox: AckOutbox, writer: PipelinedWriter) -> None:
+    def __init__(self, raw: Inbound, tokens: list[str], outbox: AckOutbox, writer: PipelinedWriter) -> None:
         self._raw = raw
         self._tokens = tokens  # …, stream, consumer, delivered, stream sequence, consumer sequence, time, pending
         self._outbox = outbox

@@ -7,13 +7,12 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Mapping
 from datetime import datetime
 from typing import Final, NamedTuple
 
-from nats.aio.msg import Msg
-
 from jetjobs._nats.faults import Refused, no_responders, permission_missing
+from jetjobs._nats.inbound import Inbound
 from jetjobs._nats.link import Link
 from jetjobs.errors import BrokerUnavailable
 
@@ -95,10 +94,10 @@ class _Page:
         if subject == self._request.lower() and self._end is not None and not self._end.done():
             self._end.set_exception(permission_missing(kind, self._request))
 
-    def take(self, message: Msg) -> None:
+    def take(self, message: Inbound) -> None:
         """Note one answer; runs in the read loop."""
         headers = message.headers
-        if headers is None or message.subject != self._reply or self._end is None or self._end.done():
+        if not headers or message.subject != self._reply or self._end is None or self._end.done():
             return
         if "Status" in headers:
             self._finish(headers, self._end)
@@ -106,7 +105,7 @@ class _Page:
         stored_at = datetime.fromisoformat(headers["Nats-Time-Stamp"])
         self.entries.append(Entry(headers["Nats-Subject"], message.data, int(headers["Nats-Sequence"]), stored_at))
 
-    def _finish(self, headers: dict[str, str], end: asyncio.Future[int]) -> None:
+    def _finish(self, headers: Mapping[str, str], end: asyncio.Future[int]) -> None:
         match headers["Status"]:
             case "204":
                 end.set_result(int(headers.get("Nats-Num-Pending", "0")))

@@ -26,10 +26,10 @@ from contextlib import suppress
 from typing import Final
 
 import structlog
-from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 
 from jetjobs._nats.delivery import ACK_PREFIX, NAK, AckOutbox, NatsDelivery, consumer_at
+from jetjobs._nats.inbound import Inbound
 from jetjobs._nats.link import Link
 from jetjobs._ports import OnDelivery
 from jetjobs.errors import AnswerUnknown, BrokerError, BrokerUnavailable, JetJobsError
@@ -201,7 +201,7 @@ class ContinuousPull:
 
     # -- hearing
 
-    def _received(self, message: Msg) -> None:
+    def _received(self, message: Inbound) -> None:
         reply = message.reply
         if not reply.startswith(ACK_PREFIX):
             self._heard_status(message)
@@ -216,7 +216,7 @@ class ContinuousPull:
         if share.credit:
             self.consider(share)
 
-    def _heard_status(self, message: Msg) -> None:
+    def _heard_status(self, message: Inbound) -> None:
         _, _, end = message.subject.partition(self._inbox + ".")
         number, _, pull = end.partition(".")
         share = self._numbered.get(number)

@@ -19,10 +19,9 @@ from typing import Any, Final, NamedTuple
 
 from nats import errors as nats_errors
 from nats.aio.client import Client, Srv
-from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 
-Handler = Callable[[Msg], None]
+from jetjobs._nats.inbound import Direct, FrameParser, Handler
 
 _WHITESPACE: Final = re.compile(r"\s")
 _BREAKS_OUT: Final = re.compile(r"[ \t\r\n]")
@@ -42,10 +41,11 @@ class Hooks(NamedTuple):
 
 
 class TunedClient(Client):
-    """nats-py's client, except that no error of the server ends it, and that `close` does."""
+    """nats-py's client, except that no error of the server ends it, that `close` does, and that it reads quicker."""
 
     def __init__(self) -> None:
         super().__init__()
+        self._ps = FrameParser(self)
         self._finished = False
 
     async def close(self) -> None:
@@ -185,45 +185,11 @@ def _prove_name(name: str) -> None:
         _PROVEN_NAMES.add(name)
 
 
-class _Direct:
-    """Stands where nats-py keeps a subscription's queue, and handles instead of queueing.
-
-    Saves a queue, an event and a task switch per message.
-    """
-
-    __slots__ = ("_guarded", "_sub")
-
-    def __init__(self, handler: Handler, sub: Subscription, on_error: Callable[[Exception], None]) -> None:
-        self._sub = sub
-
-        def guarded(message: Msg) -> None:
-            # A fence: an exception here would end nats-py's read loop and the connection with it.
-            try:
-                handler(message)
-            except Exception as failure:  # noqa: BLE001
-                on_error(failure)
-
-        self._guarded = guarded
-
-    def put_nowait(self, message: Msg) -> None:
-        self._sub._pending_size = 0
-        self._guarded(message)
-
-    def empty(self) -> bool:
-        return True
-
-    def qsize(self) -> int:
-        return 0
-
-    async def join(self) -> None:
-        return
-
-
 async def listen(
     client: Client, subject: str, handler: Handler, *, queue: str = "", on_error: Callable[[Exception], None]
 ) -> Subscription:
     """Subscribe; `handler` runs inside the read loop for each message and must neither block nor await."""
     # No pending limit: a limit makes nats-py drop messages, and what arrives here was asked for.
     sub = await client.subscribe(subject, queue=queue, pending_msgs_limit=0, pending_bytes_limit=0)
-    sub._pending_queue = _Direct(handler, sub, on_error)  # pyright: ignore[reportAttributeAccessIssue]
+    sub._pending_queue = Direct(handler, sub, on_error)  # pyright: ignore[reportAttributeAccessIssue]
     return sub

@@ -18,10 +18,9 @@ from collections import deque
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-from nats.aio.msg import Msg
-
 from jetjobs._nats.connection import Connection
 from jetjobs._nats.faults import from_api_error, no_responders, permission_missing
+from jetjobs._nats.inbound import Inbound
 from jetjobs.errors import AnswerUnknown, BrokerError, BrokerUnavailable
 
 OUTSTANDING: Final = 4096
@@ -35,7 +34,7 @@ _SEQUENCE_IS: Final = b'"seq":'
 
 
 class _Sent(NamedTuple):
-    answer: asyncio.Future[Msg]
+    answer: asyncio.Future[Inbound]
     subject: str
     deadline: float
     size: int
@@ -105,7 +104,7 @@ class PipelinedWriter:
 
     async def ask(
         self, subject: str, data: bytes = b"", *, timeout: float, headers: Mapping[str, str] | None = None
-    ) -> Msg:
+    ) -> Inbound:
         """The one answer to a request, with its headers.
 
         Raises:
@@ -160,12 +159,12 @@ class PipelinedWriter:
 
     def _send(
         self, subject: str, data: bytes, headers: Mapping[str, str] | None, deadline: float
-    ) -> asyncio.Future[Msg]:
+    ) -> asyncio.Future[Inbound]:
         if self._broken is not None:
             raise self._broken
         self._number += 1
         token = str(self._number)
-        answer: asyncio.Future[Msg] = self._loop.create_future()
+        answer: asyncio.Future[Inbound] = self._loop.create_future()
         if not self._connection.post(subject, data, self._inbox + token, headers):
             raise BrokerUnavailable(f"the connection to {self._connection.servers} was lost; nothing was sent")
         size = len(data)
@@ -177,7 +176,7 @@ class PipelinedWriter:
 
     # -- answers
 
-    def _answered(self, message: Msg) -> None:
+    def _answered(self, message: Inbound) -> None:
         sent = self._sent.pop(message.subject[self._token_at :], None)
         if sent is None:
             return  # too late: its writer was told that the answer is unknown
@@ -227,7 +226,7 @@ class PipelinedWriter:
             sent.answer.set_exception(error)
 
 
-def _sequence(message: Msg, subject: str) -> int:
+def _sequence(message: Inbound, subject: str) -> int:
     if message.headers and message.headers.get("Status") == "503":
         raise no_responders(subject, "write")
     answer = json.loads(message.data)
