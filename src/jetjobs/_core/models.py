@@ -149,6 +149,10 @@ class TriggerInfo:
     retry_of: str | None = None
 
 
+# One object for all: what is the default by identity is left out of the bytes.
+BY_HAND = TriggerInfo()
+
+
 @dataclass(frozen=True, slots=True)
 class Owner:
     """The delivery that runs a run: the message, its delivery number and the host that holds it."""
@@ -234,7 +238,7 @@ class RunRecord:
     owner: Owner | None = None
     cancel_asked: bool = False
     max_attempts: int = 1
-    trigger: TriggerInfo = TriggerInfo()
+    trigger: TriggerInfo = BY_HAND
     payload_body: Body | None = None
     result_body: Body | None = None
     checkpoint_body: Body | None = None
@@ -333,7 +337,7 @@ class Trigger:
     num_delivered: int
     turn: int = 1
     subject_kind: Literal["run", "tick"] = "run"
-    info: TriggerInfo = TriggerInfo()
+    info: TriggerInfo = BY_HAND
     idempotency_key: str | None = None
     scheduled_for: datetime | None = None
     start_deadline: datetime | None = None

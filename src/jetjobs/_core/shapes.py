@@ -6,6 +6,7 @@ chain of forty ifs, would cost a third of a host's throughput.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from dataclasses import fields
 from datetime import UTC
@@ -34,6 +35,13 @@ from jetjobs.errors import PayloadError
 PACK_FAULTS: Final = (ValueError, TypeError, OverflowError, RecursionError)
 
 
+class _Packers(threading.local):
+    """A packer per thread: making one takes as long as packing a record, and none may be shared."""
+
+    def __init__(self) -> None:
+        self.packer = msgpack.Packer(default=_shape, datetime=True)
+
+
 def pack(value: object) -> bytes:
     """Parts of records as msgpack.
 
@@ -41,7 +49,7 @@ def pack(value: object) -> bytes:
         PayloadError: one has no place in a record.
     """
     try:
-        return cast("bytes", msgpack.packb(value, default=_shape, datetime=True))
+        return cast("bytes", _packers.packer.pack(value))
     except UnicodeEncodeError:
         # Texts of exceptions may hold stray bytes of file names. Losing the record over them would be worse.
         return cast("bytes", msgpack.packb(value, default=_shape, datetime=True, unicode_errors="backslashreplace"))
@@ -67,21 +75,27 @@ class Shape:
 
 
 class RecordShape:
-    """The same for run records, which hold only what was set."""
+    """The same for run records, which hold only what was set.
 
-    __slots__ = ("_defaults", "_renamed")
+    The parts nearly every record has are taken apart here: asking back for each costs more than the rest.
+    """
 
-    def __init__(self, renamed: dict[str, str]) -> None:
-        self._renamed = renamed
+    __slots__ = ("_defaults",)
+
+    def __init__(self) -> None:
         self._defaults = {field.name: field.default for field in fields(RunRecord)}
 
     def __call__(self, record: RunRecord) -> dict[str, Any]:
         defaults = self._defaults
         shape = {name: part for name, part in record.__dict__.items() if part is not defaults[name]}
-        for name, wire_name in self._renamed.items():
-            if name in shape:
-                shape[wire_name] = shape.pop(name)
         shape.pop("extra", None)
+        if (owner := shape.get("owner")) is not None:
+            shape["owner"] = _shape_owner(owner)
+        if attempts := shape.get("attempts"):
+            shape["attempts"] = [_shape_attempt(attempt) for attempt in attempts]
+        for name, wire_name in _RENAMED:
+            if (body := shape.pop(name, None)) is not None:
+                shape[wire_name] = _shape_body(body)
         return shape
 
 
@@ -127,8 +141,8 @@ def _shape_trigger(info: TriggerInfo) -> dict[str, Any]:
     return shape
 
 
-_RENAMED: Final = {"payload_body": "payload", "result_body": "result", "checkpoint_body": "checkpoint"}
-shape_record: Final = RecordShape(_RENAMED)
+_RENAMED: Final = (("payload_body", "payload"), ("result_body", "result"), ("checkpoint_body", "checkpoint"))
+shape_record: Final = RecordShape()
 shape_descriptor: Final = Shape(JobDescriptor, {"timeout": "timeout_ms"})
 shape_presence: Final = Shape(HostPresence)
 _shape_other_body: Final = Shape(Body)
@@ -141,3 +155,4 @@ _SHAPES: Final[dict[type, Callable[[Any], dict[str, Any]]]] = {
     MappingProxyType: dict,
     **{kind: Shape(kind) for kind in (ClaimCheck, RunError, LogLine, Progress)},
 }
+_packers: Final = _Packers()
