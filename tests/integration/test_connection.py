@@ -329,8 +329,8 @@ class TestBorrowed:
 class TestWhatGoesOut:
     async def test_nothing_breaks_out_of_its_line(self, nats_url: str):
         connection = await connect(nats_url, name="test")
-        heard: list[tuple[str, bytes, dict[str, str] | None]] = []
-        await connection.listen("test.line.>", lambda m: heard.append((m.subject, m.data, m.headers)))
+        heard: list[tuple[str, bytes, dict[str, str]]] = []
+        await connection.listen("test.line.>", lambda m: heard.append((m.subject, m.data, dict(m.headers))))
         for subject in ("", "test.line.a b", "test.line.a\r\nPUB x 0", "test.line.\ta"):
             with pytest.raises(InvalidNameError):
                 connection.post(subject, b"1")

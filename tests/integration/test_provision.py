@@ -7,7 +7,6 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from nats.aio.msg import Msg
 from structlog.testing import capture_logs
 
 from jetjobs._core import names
@@ -15,6 +14,7 @@ from jetjobs._core.models import JobAddress, Outgoing, RunKey
 from jetjobs._nats import provision as provision_module
 from jetjobs._nats.broker import NatsBroker
 from jetjobs._nats.faults import NotFound
+from jetjobs._nats.inbound import Inbound
 from jetjobs._nats.link import Link
 from jetjobs._nats.provision import VERSION_KEY, Provisioner, ProvisionSettings, nanoseconds, wanted_streams
 from jetjobs.errors import StreamMismatch
@@ -87,7 +87,7 @@ class TestProject:
         spy = await open_link(nats_url)
         calls: list[str] = []
 
-        def heard(message: Msg) -> None:
+        def heard(message: Inbound) -> None:
             if project in message.subject:
                 calls.append(message.subject)
 

@@ -11,8 +11,6 @@ from typing import Any, Protocol
 
 import anyio
 import pytest
-from nats.aio.client import Client
-from nats.aio.msg import Msg
 
 from jetjobs._core import names
 from jetjobs._core.models import JobAddress, Outgoing, RunKey
@@ -21,6 +19,7 @@ from jetjobs._nats.broker import NatsBroker
 from jetjobs._nats.connection import Connection, connect
 from jetjobs._nats.delivery import AckOutbox, NatsDelivery
 from jetjobs._nats.faults import NotFound
+from jetjobs._nats.inbound import Inbound
 from jetjobs._nats.link import Link
 from jetjobs._nats.provision import ProvisionSettings
 from jetjobs._nats.writer import PipelinedWriter
@@ -118,7 +117,7 @@ class Spy:
         await self.connection.listen(f"$JS.API.CONSUMER.MSG.NEXT.{host.consumer}", self.heard)
         await self.connection.client.flush()
 
-    def heard(self, message: Msg) -> None:
+    def heard(self, message: Inbound) -> None:
         self.requests.append(message.data)
 
 
@@ -484,7 +483,7 @@ class TestDelivery:
 )
 async def test_every_form_of_ack_subject(reply: str, nats_url: str):
     connection = await connect(nats_url, name="test")
-    raw = Msg(_client=Client(), subject="s", reply=reply, data=b"", headers=None)
+    raw = Inbound("s", reply, b"", None)
     delivery = NatsDelivery(raw, reply.split("."), AckOutbox(connection), PipelinedWriter(connection))
     assert delivery.message.sequence == 17
     assert delivery.message.num_delivered == 3
