@@ -174,3 +174,9 @@ async def test_a_message_that_kills_its_host(rig: Rig) -> None:
     assert starts == 4
     await rig.retired("kills_its_host")
     await rig.ping()
+
+
+async def test_what_a_plain_handler_binds_does_not_show_in_the_next_run(rig: Rig) -> None:
+    await rig.host()
+    for value in ("first", "second"):
+        assert (await rig.ended("binds", await rig.trigger("binds", value))).result == "nothing"

@@ -27,7 +27,7 @@ from jetjobs._core.models import Body, RunError
 from jetjobs._core.texts import reason as short
 from jetjobs._core.texts import run_error
 from jetjobs.errors import ConfigError, PayloadError
-from jetjobs.outcomes import Discard, JobInterrupted, RetryAfter, Skip, Snooze
+from jetjobs.outcomes import Discard, JobInterrupted, Outcome, RetryAfter, Skip, Snooze
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -69,6 +69,7 @@ class Verdict:
     def raised(self, error: BaseException) -> Ending:
         """The ending of a handler that raised."""
         reason = self.journal.cancel_reason
+        error = _unwrapped(error)
         if reason is not None and not isinstance(error, Skip):
             return self.stopped(reason, error)
         match error:
@@ -116,6 +117,14 @@ class Verdict:
 _NOTHING_RETURNED = Returned()
 
 
+def _unwrapped(error: BaseException) -> BaseException:
+    """The outcome that was raised inside a handler's task group, which wraps it; else the error as it is."""
+    inner = error
+    while isinstance(inner, BaseExceptionGroup) and len(inner.exceptions) == 1:
+        inner = inner.exceptions[0]
+    return inner if isinstance(inner, Outcome) else error
+
+
 def shown(error: BaseException) -> str:
     """The exception's text; a fallback when its `__str__` fails, for that is the user's code."""
     try:
@@ -153,6 +162,7 @@ class TaskExecution:
     __slots__ = (
         "_cancels",
         "_clock",
+        "_foreign",
         "_grace",
         "_ignored_once",
         "_on_ignored",
@@ -172,6 +182,7 @@ class TaskExecution:
         self._pid = os.getpid()
         self._over = False
         self._cancels = 0
+        self._foreign = 0
         self._task = asyncio.current_task()
         self._timer: Timer | None = None
 
@@ -204,7 +215,7 @@ class TaskExecution:
         return task is not None and task is self._task
 
     def _is_abandoned(self) -> bool:
-        return self._task is not None and self._task.cancelling() > self._cancels
+        return self._task is not None and self._task.cancelling() > self._cancels + self._foreign
 
     def stop(self, reason: str) -> None:
         """Cancel the handler, and again every grace for as long as it swallows that."""
@@ -217,6 +228,8 @@ class TaskExecution:
     def _cancel(self) -> None:
         if self._over or self._task is None:
             return
+        # What the handler's own libraries cancelled before, and it survived, is no sign that the host goes away.
+        self._foreign = self._task.cancelling() - self._cancels
         self._cancels += 1
         self._task.cancel()
         self._timer = self._clock.call_later(self._grace, self._ignored)

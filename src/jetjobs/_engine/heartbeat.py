@@ -11,6 +11,7 @@ out anything to anybody, and when it is back every other host waits one ack wait
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING
 
 import structlog
@@ -35,13 +36,20 @@ class Renewal:
         ack_wait = engine.settings.ack_wait.total_seconds()
         self._every = ack_wait / 3
         self._fence_after = ack_wait * 2 / 3
+        self._give_up_after = ack_wait / 6  # so that one lost answer leaves time for a second try
         self.interval = ack_wait / 12
 
     async def one_pass(self) -> None:
         """Start the renewals that are due; fence what has been without one for too long."""
         engine = self._engine
         now = engine.clock.monotonic()
-        late = [held for held in engine.held if held.claim is not None and now - held.confirmed_at > self._fence_after]
+        # Only handlers can be stopped. A claim still in question is confirmed before its handler starts, and what has
+        # ended keeps being renewed until it is saved: the compare-and-set decides whether it was in time.
+        late = [
+            held
+            for held in engine.held
+            if held.execution is not None and not held.ending and now - held.confirmed_at > self._fence_after
+        ]
         if late:
             await self._fence(late)
         for held in engine.held:
@@ -53,9 +61,10 @@ class Renewal:
     async def _renew(self, held: HeldRun) -> None:
         began = self._engine.clock.monotonic()
         try:
-            await held.delivery.renew()
+            async with asyncio.timeout(self._give_up_after):
+                await held.delivery.renew()
             held.confirmed_at = began
-        except BrokerError as error:
+        except (BrokerError, TimeoutError) as error:
             log.debug("renewal_failed", run=str(held.key), error=str(error))
         finally:
             held.renewing = None

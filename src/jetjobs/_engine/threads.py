@@ -8,6 +8,7 @@ are daemon threads the process can end without it. `JobInterrupted` is raised in
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import ctypes
 import os
 import queue
@@ -144,7 +145,9 @@ class ThreadExecution:
 
     async def call(self, handler: Callable[[], Any]) -> Ending:
         """Run the handler in its thread and say how it ended; returns only when the thread has left it."""
-        self._thread.calls.put(lambda: self._in_thread(handler))
+        # A context of its own: threads are reused, and what one run binds must not show in the next.
+        context = contextvars.copy_context()
+        self._thread.calls.put(lambda: context.run(self._in_thread, handler))
         return await self._ended_with
 
     def _in_thread(self, handler: Callable[[], Any]) -> None:

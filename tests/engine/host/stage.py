@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from typing import Any
 
-from jetjobs import Backoff, HostSettings, JobContext, JobHost, Module
+from jetjobs import Backoff, HostSettings, JobContext, JobHost, Module, RetryAfter, Skip
 from jetjobs._clock import Clock, SystemClock
 from jetjobs._core.models import RunKey, RunRecord, RunStatus
 from jetjobs._ports import Backend
@@ -90,7 +90,7 @@ class Stage:
         await self.client_ports.broker.ensure_project()
 
     async def host(self, *, settings: HostSettings = SETTINGS) -> Hosted:
-        """A host that serves `m.job` (three attempts), `m.once`, and `m.slow_to_stop`."""
+        """A host that serves `m.job` (three attempts), `m.once` and `m.timed` (one, a second long)."""
         connection = await self.world.connect()
         ports = FailingBackend(connection)
         number = f"h{len(self.hosts)}"
@@ -178,11 +178,19 @@ def _module(play: Play, host: str) -> Module:
     async def job(ctx: JobContext[Any], how: str) -> str:
         return await act(ctx, how)
 
+    @module.job(name="timed", timeout=1)
+    async def timed(ctx: JobContext[Any], how: str) -> str:
+        return await act(ctx, how)
+
     @module.job(name="once")
     async def once(ctx: JobContext[Any], how: str) -> str:
         return await act(ctx, how)
 
     return module
+
+
+async def _raise(error: BaseException) -> None:
+    raise error
 
 
 async def _act(play: Play, ctx: JobContext[Any], how: str) -> str:
@@ -197,6 +205,17 @@ async def _act(play: Play, ctx: JobContext[Any], how: str) -> str:
         case "wait":
             await play.gates.setdefault(more, asyncio.Event()).wait()
             return f"attempt {ctx.attempt}"
+        case "group":
+            async with asyncio.TaskGroup() as group:
+                group.create_task(_raise({"skip": Skip("nothing"), "later": RetryAfter("1s")}[more]))
+        case "cancels":
+            task = asyncio.current_task()
+            assert task is not None
+            task.cancel()  # as libraries do for their timeouts, and not all take it back
+            try:
+                await asyncio.sleep(1)
+            except asyncio.CancelledError:
+                await play.gates.setdefault(more, asyncio.Event()).wait()
         case "linger":
             try:
                 await play.gates.setdefault("never", asyncio.Event()).wait()

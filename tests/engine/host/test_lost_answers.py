@@ -75,6 +75,26 @@ async def test_a_claim_whose_answer_stays_unknown_starts_nothing_before_it_is_kn
     assert len(stage.play.calls) == 1
 
 
+async def test_a_claim_in_question_for_longer_than_the_ack_wait_is_neither_run_twice_nor_lost(stage: Stage) -> None:
+    """Nothing runs yet that could be stopped; once the record can be read again the handler starts, and counts."""
+    first = await stage.host()
+    first.ports.fail("runs.create", when="after")
+    failures = [first.ports.fail(method, times=None) for method in ("runs.get", "delivery.renew")]
+    run_id = await stage.trigger("wait it")
+    await stage.when(lambda: failures[0].hits >= 1)
+    await stage.host()
+    await stage.world.elapse(4.0)
+    assert not stage.play.calls
+    for failure in failures:
+        failure.release()
+    await stage.when(lambda: stage.play.calls)
+    stage.play.gates["it"].set()
+    record = await stage.ended(run_id)
+    assert (record.status, record.starts, record.result) == (RunStatus.SUCCEEDED, 1, "attempt 1")
+    assert len(stage.play.calls) == 1
+    await stage.retired(run_id)
+
+
 async def test_records_out_of_reach_at_completion(stage: Stage) -> None:
     """Held, renewed and not reaped by the host beside it, for longer than lost_after; then saved, not run again."""
     first = await stage.host()

@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from contextvars import ContextVar
 from typing import Any
 
 from notes import note, noted
@@ -422,3 +423,14 @@ async def talks(ctx: JobContext, lines: int) -> str:
         for number in range(lines):
             ctx.log("x" * 9_000, number=number, more="y" * 5_000)
     return "z" * 1_000_000
+
+
+BOUND: ContextVar[str] = ContextVar("BOUND", default="nothing")
+
+
+@module.job
+def binds(ctx: JobContext, value: str) -> str:
+    with noted(ctx):
+        before = BOUND.get()
+        BOUND.set(value)
+        return before
