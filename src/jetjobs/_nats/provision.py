@@ -154,9 +154,12 @@ class Provisioner:
         found = await self._info(jobs.name)
         await self._ensure(jobs, found)
         fresh = found is None
-        async with asyncio.TaskGroup() as group:
-            for wanted in others:
-                group.create_task(self._ensure_known(wanted, fresh=fresh))
+        try:
+            async with asyncio.TaskGroup() as group:
+                for wanted in others:
+                    group.create_task(self._ensure_known(wanted, fresh=fresh))
+        except BaseExceptionGroup as failed:
+            raise failed.exceptions[0] from None  # callers know our errors, and one is enough to act on
 
     async def _ensure_known(self, wanted: Wanted, *, fresh: bool) -> None:
         await self._ensure(wanted, None if fresh else await self._info(wanted.name))

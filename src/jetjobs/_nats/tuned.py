@@ -1,6 +1,7 @@
 """The one place that touches nats-py's private parts, each with what it buys. Everything else uses its public API.
 
-* `TunedClient` turns errors that nats-py answers by closing the client for good into a reconnect.
+* `TunedClient` turns errors that nats-py answers by closing the client for good into a reconnect, and insists on
+  TLS where it was asked for.
 * `hook`, `unhook`: hear connection events of a client somebody else opened.
 * `drop_unsent`: commands not yet on the wire die with their connection, instead of going out on the next one.
 * `listen`: a subscription whose handler runs in the read loop, without queue and task between.
@@ -59,6 +60,19 @@ class TunedClient(Client):
         self._stop_if_finished()
         await super()._connect_to_server(s)
         self._stop_if_finished()
+
+    async def _process_info(self, info: dict[str, Any], initial_connection: bool = False) -> None:  # noqa: FBT001, FBT002
+        # nats-py encrypts when the server demands it and at no other time: asked for by `tls://` or a CA alone,
+        # it would send the login in clear, at the first connection and to whoever answers a reconnect.
+        if initial_connection and self._asks_for_tls() and not info.get("tls_required"):
+            if not info.get("tls_available"):
+                raise nats_errors.Error("TLS is asked for, but the server offers no TLS; no login was sent")
+            info["tls_required"] = True
+        await super()._process_info(info, initial_connection)
+
+    def _asks_for_tls(self) -> bool:
+        scheme = self._current_server.uri.scheme if self._current_server is not None else ""
+        return scheme == "tls" or (scheme not in {"ws", "wss"} and "tls" in self.options)
 
     def _stop_if_finished(self) -> None:
         if self._finished:
