@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,8 @@ _NAMES = [str(path.relative_to(ROOT)) for path in _PAGES]
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("path", _PAGES, ids=_NAMES)
 def test_what_a_page_shows_runs(path: Path, tmp_path: Path, nats_url: str, project: str):
+    for data in path.parent.glob("*.json"):  # what the page's scripts read
+        shutil.copy(data, tmp_path)
     reader = Reader(tmp_path, {"NATS_URL": nats_url, "JETJOBS_PROJECT": project})
     try:
         for block in blocks(path):
