@@ -37,7 +37,7 @@ from jetjobs.errors import DuplicateJobError, HostError
 from jetjobs.module import Module
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Coroutine, Iterable
     from types import TracebackType
 
     from jetjobs._clock import Clock
@@ -203,13 +203,11 @@ class JobHost:
     async def _run(self) -> int:
         stop: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         _on_signals(stop)
-        await self.start()
-        waiting = asyncio.ensure_future(self.wait_closed())
-        await asyncio.wait([stop, waiting], return_when=asyncio.FIRST_COMPLETED)
-        if not stop.done():
-            await waiting
+        if not await _first(self.start(), stop):
+            await self.close()
+            return stop.result()
+        if await _first(self.wait_closed(), stop):
             return EXIT_OK
-        waiting.cancel()
         log.info("host_draining", running=self.health().running)
         await self.close()
         if self._left_behind:
@@ -308,6 +306,18 @@ def _leave(code: int) -> None:
         with suppress(OSError, ValueError):
             stream.flush()
     os._exit(code)
+
+
+async def _first(work: Coroutine[Any, Any, None], stop: asyncio.Future[int]) -> bool:
+    """Await `work`; False, with it cancelled, when `stop` was resolved before it ended."""
+    task = asyncio.ensure_future(work)
+    await asyncio.wait([task, stop], return_when=asyncio.FIRST_COMPLETED)
+    if task.done():
+        await task
+        return True
+    task.cancel()
+    await asyncio.wait([task])
+    return False
 
 
 def _on_signals(stop: asyncio.Future[int]) -> None:
