@@ -1,0 +1,184 @@
+"""Consumers and streams that somebody removes, long runs, idle gaps: field cases B67, B69, B73, B75."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+import pytest
+
+from jetjobs._core.models import RunStatus
+from jetjobs.errors import BrokerError
+from tests.faults.field import api, cpu_share, streams_of
+from tests.faults.rig import ACK_WAIT, Rig, eventually
+
+RECREATED_WITHIN = 10.0
+# The defaults' proportions: the broker is silent for a third, a run is fenced at two thirds.
+LONGER = {"ACK_WAIT": "9s", "HEARTBEAT_EVERY": "2s"}
+
+
+async def consumer_config(rig: Rig, job: str) -> dict[str, object] | None:
+    """What the broker keeps of a job's consumer, without what it counts."""
+    answer = await api(rig.url, f"CONSUMER.INFO.JETJOBS_{rig.project}.basic=_{job}")
+    return answer.get("config")
+
+
+async def delete_consumer(rig: Rig, job: str) -> None:
+    answer = await api(rig.url, f"CONSUMER.DELETE.JETJOBS_{rig.project}.basic=_{job}")
+    assert answer["success"]
+
+
+async def test_a_consumer_deleted_while_idle_comes_back_as_it_was(rig: Rig) -> None:
+    """B73: within ten seconds, with the same settings; what was triggered in the gap runs."""
+    await rig.host()
+    before = await consumer_config(rig, "ping")
+    assert before is not None
+    await delete_consumer(rig, "ping")
+    gap = await rig.trigger("ping")
+    await rig.journal.started(gap, within=RECREATED_WITHIN)
+    assert await consumer_config(rig, "ping") == before
+    await rig.retired("ping")
+    await rig.ping()
+
+
+@pytest.mark.parametrize("hosts", [1, 2])
+@pytest.mark.parametrize("job", ["gate", "hold"])  # every slot at work, and slots left
+async def test_a_consumer_deleted_under_a_run_repeats_nothing(rig: Rig, job: str, hosts: int) -> None:
+    """B73: back within ten seconds although the run goes on, which ends once and well; the gap's trigger runs."""
+    for _ in range(hosts):
+        await rig.host(**LONGER)
+    before = await consumer_config(rig, job)
+    run_id = await rig.trigger(job, 14)
+    await rig.journal.started(run_id)
+    await delete_consumer(rig, job)
+    gap = await rig.trigger(job, 0)
+
+    async def there() -> bool:
+        return await consumer_config(rig, job) == before
+
+    await eventually(there, RECREATED_WITHIN, "the consumer's return")
+    assert not rig.journal.ends(run_id)
+    record = await rig.ended(job, run_id, 25)
+    assert (record.status, record.starts) == (RunStatus.SUCCEEDED, 1)
+    assert (await rig.ended(job, gap, 15)).status is RunStatus.SUCCEEDED
+    assert len(rig.journal.starts(run_id)) == len(rig.journal.starts(gap)) == 1
+    assert rig.journal.most_live(job) <= (1 if job == "gate" else 8)
+    await rig.retired(job, 20)
+    assert all(not host.events("run_fenced") for host in rig.hosts)
+
+
+async def test_the_jobs_stream_deleted_while_idle(rig: Rig) -> None:
+    """B73: made again by whoever misses it; said so; no busy loop; the next trigger runs."""
+    hosts = [await rig.host(), await rig.host()]
+    await rig.ping()
+    await api(rig.url, f"STREAM.DELETE.JETJOBS_{rig.project}")
+    await asyncio.gather(*(settle_down(host.pid) for host in hosts))
+    run_id = await trigger_at_last(rig)
+    await rig.journal.started(run_id, within=RECREATED_WITHIN)
+    assert any("jobs stream has gone" in host.log for host in hosts)
+    await rig.ping()
+    assert all(host.process.poll() is None for host in hosts)
+
+
+async def test_everything_of_the_project_deleted_while_idle(rig: Rig) -> None:
+    """The stream and every bucket, as `nats stream rm` in a loop would: hosts bring all of it back."""
+    host = await rig.host()
+    await rig.ping()
+    before = await streams_of(rig.url, rig.project)
+    for stream in sorted(before):
+        await api(rig.url, f"STREAM.DELETE.{stream}")
+    await settle_down(host.pid)
+    run_id = await trigger_at_last(rig, allow_unknown=True)
+    record = await rig.ended("ping", run_id, 2 * RECREATED_WITHIN)
+    assert (record.status, record.starts) == (RunStatus.SUCCEEDED, 1)
+    assert await streams_of(rig.url, rig.project) == before
+    assert host.process.poll() is None
+
+
+async def test_the_records_bucket_deleted_while_idle(rig: Rig) -> None:
+    """Without its records no run can be claimed: the bucket comes back, or every trigger would wait for ever."""
+    host = await rig.host()
+    await rig.ping()
+    await api(rig.url, f"STREAM.DELETE.KV_jetjobs_{rig.project}_runs")
+    run_id = await rig.trigger("ping")
+    record = await rig.ended("ping", run_id, 2 * RECREATED_WITHIN)
+    assert (record.status, len(rig.journal.starts(run_id))) == (RunStatus.SUCCEEDED, 1)
+    assert host.process.poll() is None
+
+
+async def settle_down(pid: int) -> None:
+    assert await cpu_share(pid, 3) < 0.5
+
+
+async def trigger_at_last(rig: Rig, **options: object) -> str:
+    """A trigger stored once the stream is back."""
+
+    async def stored() -> str | None:
+        try:
+            return await rig.trigger("ping", timeout=2, **options)
+        except BrokerError:
+            return None
+
+    return await eventually(stored, RECREATED_WITHIN, "a trigger being stored")
+
+
+async def test_a_run_longer_than_the_ack_wait_is_delivered_once(rig: Rig) -> None:
+    """B67: 2.5 ack waits, three hosts, every delivery renewed."""
+    for _ in range(3):
+        await rig.host()
+    runs = await rig.trigger_all("hold", [2.5 * ACK_WAIT] * 2)
+    for run_id in runs:
+        await rig.journal.started(run_id)
+    redelivered = 0
+    while len(rig.journal.ends(job="hold")) < 2:
+        redelivered = max(redelivered, (await rig.consumer("hold")).num_redelivered)
+        await asyncio.sleep(0.2)
+    for record in await rig.all_ended("hold", runs):
+        assert (record.status, record.starts) == (RunStatus.SUCCEEDED, 1)
+    assert redelivered == 0
+    assert sorted(line.run for line in rig.journal.starts(job="hold")) == sorted(runs)
+
+
+async def test_a_retry_that_waits_holds_no_slot(rig: Rig) -> None:
+    """B69: the job's limit is 1 and the first run waits a minute for its retry; the second starts at once."""
+    await rig.host()
+    first = await rig.trigger("one_at_a_time", "retry in a minute")
+    await rig.journal.ended(first)
+    begun = time.monotonic()
+    second = await rig.trigger("one_at_a_time", "second")
+    assert (await rig.journal.started(second, within=5)).at - begun < 5
+    await rig.ended("one_at_a_time", second)
+    waiting = await rig.record("one_at_a_time", first)
+    assert waiting.status is RunStatus.RETRYING
+    assert waiting.retry_at is not None
+    assert waiting.started_at is not None
+    assert 55 < (waiting.retry_at - waiting.started_at).total_seconds() < 65
+    assert (await rig.consumer("one_at_a_time")).num_ack_pending == 0
+
+
+async def test_triggers_after_idle_gaps_start_at_once(rig: Rig) -> None:
+    """B75: no orphaned pull swallows the next message, whatever the gap."""
+    await rig.host()
+    lags = await lags_after(rig, [7.0, 1.1, 5.2] + [1.1] * 10)
+    print(f"publish to start, s: worst {max(lags):.3f}, median {sorted(lags)[len(lags) // 2]:.4f}")
+    assert max(lags) < 1
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(400)
+async def test_triggers_after_idle_gaps_start_at_once_for_minutes(rig: Rig) -> None:
+    """B75 as reported: every 7 s for three minutes (pulls expire meanwhile), then every 1.1 s."""
+    await rig.host()
+    assert max(await lags_after(rig, [7.0] * 26 + [1.1] * 60)) < 1
+
+
+async def lags_after(rig: Rig, gaps: list[float]) -> list[float]:
+    """From the call of `trigger` to the handler's first line, for one trigger after each gap."""
+    await rig.ping()
+    lags: list[float] = []
+    for gap in gaps:
+        await asyncio.sleep(gap)  # the idleness that is tested
+        begun = time.monotonic()
+        run_id = await rig.trigger("ping")
+        lags.append((await rig.journal.started(run_id)).at - begun)
+    return lags
