@@ -8,6 +8,7 @@ headers are read in any case, since many clients write their own. Payload bytes 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, Literal, cast
@@ -56,6 +57,9 @@ JSON_TYPE: Final = "application/json"
 _CONTENT_TYPES: Final[dict[str, Literal["msgpack", "json"]]] = {MSGPACK_TYPE: "msgpack", JSON_TYPE: "json"}
 _MILLISECOND: Final = timedelta(milliseconds=1)
 _PLAIN_KEY: Final = "".join(map(chr, range(0x21, 0x7F))).replace("%", "")
+_MOST_TURNS: Final = 10**9  # the next one must be readable too
+_LARGEST: Final = 1 << 53  # what JSON's other users can count
+_SHA256: Final = re.compile(r"[0-9a-f]{64}")
 _FAULTS: Final = (ValueError, TypeError, LookupError, OverflowError, RecursionError)
 
 
@@ -251,8 +255,8 @@ def _read_type(text: str) -> str:
 
 def _read_turn(text: str) -> int:
     turn = _read_whole(text)
-    if turn < 1:
-        raise ValueError("turns count from 1")
+    if not 1 <= turn <= _MOST_TURNS:
+        raise ValueError(f"turns count from 1 to {_MOST_TURNS}")
     return turn
 
 
@@ -290,9 +294,12 @@ def read_info(text: str) -> TriggerInfo:
 def _read_claim(text: str) -> ClaimCheck:
     parts = _read_map(text)
     chunks, size = _part(parts, "chunks", int), _part(parts, "size", int)
-    if chunks < 0 or size < 0:
-        raise ValueError("chunks and size count from 0")
-    return ClaimCheck(_part(parts, "subject", str), chunks, size, _part(parts, "sha256", str))
+    if not 0 <= chunks <= max(size, 1) <= _LARGEST:
+        raise ValueError("chunks and size can't be those of a body")
+    sha256 = _part(parts, "sha256", str)
+    if _SHA256.fullmatch(sha256) is None:
+        raise ValueError("sha256 must be 64 hex digits")
+    return ClaimCheck(_part(parts, "subject", str), chunks, size, sha256)
 
 
 def _read_map(text: str) -> dict[str, Any]:

@@ -20,6 +20,9 @@ from jetjobs._nats.pages import Entry, read_pages
 
 WRITE_TIMEOUT: Final = 5.0
 
+# The server counts lifetimes in nanoseconds of 64 bits, 292 years, and refuses a write with a longer one.
+LONGEST_TTL: Final = timedelta(days=36_500)
+
 EXPECTED: Final = "Nats-Expected-Last-Subject-Sequence"
 EXPECT_NONE: Final = {EXPECTED: "0"}
 
@@ -32,7 +35,7 @@ def write_headers(expected: int | None, ttl: timedelta | None) -> dict[str, str]
     """
     headers = {} if expected is None else {EXPECTED: str(expected)}
     if ttl is not None:
-        headers["Nats-TTL"] = f"{max(1, ceil(ttl.total_seconds()))}s"
+        headers["Nats-TTL"] = f"{max(1, ceil(min(ttl, LONGEST_TTL).total_seconds()))}s"
     return headers
 
 

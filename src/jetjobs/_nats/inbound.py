@@ -161,7 +161,10 @@ class FrameParser(Parser):
         stats["in_msgs"] += 1
         stats["in_bytes"] += len(frame.data)
         sub._received += 1
-        direct.take(Inbound(frame.subject.decode(), frame.reply.decode(), frame.data, frame.head))
+        # A subject is whatever bytes somebody published on: an error here would end the read loop, and the message
+        # would come back to do it again.
+        subject = frame.subject.decode("utf-8", "replace")
+        direct.take(Inbound(subject, frame.reply.decode("utf-8", "replace"), frame.data, frame.head))
 
 
 def _frame(buffer: bytes, at: int, end: int) -> _Frame | None:
@@ -170,7 +173,8 @@ def _frame(buffer: bytes, at: int, end: int) -> _Frame | None:
     Raises:
         ProtocolError: it is no such line.
     """
-    subject, *args = buffer[at:end].split()[1:]
+    # By spaces alone: to the server other white space is a part of the subject.
+    subject, *args = buffer[at:end].split(b" ")[1:]
     try:
         begin = end + 2
         whole = begin + int(args[-1])
