@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import os
 import secrets
@@ -206,6 +207,9 @@ class JobHost:
         if not await _first(self.start(), stop):
             await self.close()
             return stop.result()
+        # This process is the host's: what it imported stays, and looking through it again costs every run.
+        gc.collect()
+        gc.freeze()
         if await _first(self.wait_closed(), stop):
             return EXIT_OK
         log.info("host_draining", running=self.health().running)

@@ -61,13 +61,12 @@ async def trickle() -> None:
             await asyncio.sleep(0.01)
 
 
-async def worker() -> None:
-    """One host, until the tally is full."""
-    async with JobHost([bench], project=PROJECT, nats=common.NATS):
-        while common.tally.done < common.N:
-            await asyncio.sleep(0.2)
-        await asyncio.sleep(0.5)
+def worker() -> int:
+    """One host process, until it is told to end."""
+    return JobHost([bench], project=PROJECT, nats=common.NATS).run()
 
 
 if __name__ == "__main__":
-    asyncio.run({"enqueue": enqueue, "trickle": trickle, "worker": worker, "reset": reset}[sys.argv[1]]())
+    if sys.argv[1] == "worker":
+        sys.exit(worker())
+    asyncio.run({"enqueue": enqueue, "trickle": trickle, "reset": reset}[sys.argv[1]]())

@@ -34,7 +34,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from jetjobs._core.lifecycle import Event, advance, begin
 from jetjobs._core.models import Attempt, Owner, RunError, RunRecord, RunStatus, Trigger
@@ -55,8 +55,7 @@ class DeliveryRules:
     version: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Situation:
+class Situation(NamedTuple):
     """What this process knows besides record and message.
 
     `claim` is the new start's name; `owner_holds` is the owner host's answer, `None` while not asked.

@@ -35,6 +35,15 @@ def fresh_run_id(epoch_ms: int, randomness: bytes) -> str:
     return "".join([_PAIRS[number >> shift & 1023] for shift in range(120, -1, -10)])
 
 
+def is_fresh(run_id: str) -> bool:
+    """Whether an id has the form of a fresh one, which nobody asks for twice.
+
+    >>> is_fresh(fresh_run_id(0, bytes(10))), is_fresh("k-abc")
+    (True, False)
+    """
+    return len(run_id) == 26 and "-" not in run_id
+
+
 def run_id_for_key(module: str, job: str, key: str) -> str:
     """The one run an idempotency key names within a job.
 

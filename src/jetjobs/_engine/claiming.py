@@ -13,7 +13,7 @@ import structlog
 
 from jetjobs._core.delivery import Ack, Action, Ask, DeliveryRules, Drop, Help, ReadAgain, Situation, Write, decide
 from jetjobs._core.models import RunStatus
-from jetjobs.errors import AnswerUnknown, BrokerError, PayloadInvalidError, WrongRevision
+from jetjobs.errors import AnswerUnknown, WrongRevision
 
 if TYPE_CHECKING:
     from jetjobs._core.models import RunRecord
@@ -38,29 +38,20 @@ class Claiming:
         self._rules = rules
         self._settling = settling
 
-    async def claim(self, held: HeldRun, stored: Stored | None, digest: str | None) -> bool:
-        """True when the run is claimed and its handler may start; else the delivery was dealt with.
-
-        `stored` is the record if it was read already. A store that can't be reached before any write gives
-        the delivery back, which costs no attempt.
-        """
-        try:
-            return await self._claim(held, stored, digest)
-        except PayloadInvalidError as error:
-            # A record of a newer version, or no record at all: leave it alone, a newer host can read it.
-            log.warning("record_unreadable", run=str(held.key), error=str(error))
-        except BrokerError as error:
-            log.warning("run_given_back", run=str(held.key), error=str(error))
-        held.claim = None
-        self.give_back(held)
-        return False
-
     def give_back(self, held: HeldRun) -> None:
         """Nak an unclaimed delivery, later each time."""
         nth = min(max(held.trigger.num_delivered, 1), len(RETURN_DELAYS)) - 1
         held.delivery.nak(timedelta(seconds=RETURN_DELAYS[nth]))
 
-    async def _claim(self, held: HeldRun, stored: Stored | None, digest: str | None) -> bool:
+    async def claim(self, held: HeldRun, stored: Stored | None, digest: str | None) -> bool:
+        """True when the run is claimed and its handler may start; else the delivery was dealt with.
+
+        `stored` is the record if it was read already.
+
+        Raises:
+            BrokerError: the store can't be reached and nothing was written; the delivery may go back.
+            PayloadInvalidError: the record is of a newer version; a newer host can read it.
+        """
         engine = self._engine
         claim = engine.new_claim()
         holds: bool | None = None

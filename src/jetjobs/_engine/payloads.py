@@ -6,8 +6,7 @@ for a newer host, and a store that is away costs no attempt.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from jetjobs._core import codec
 from jetjobs._engine.execution import shown
@@ -19,8 +18,7 @@ if TYPE_CHECKING:
     from jetjobs.job import Job
 
 
-@dataclass(frozen=True, slots=True)
-class Prepared:
+class Prepared(NamedTuple):
     """The value for the handler, or why there is none; `digest` is of the decoded payload."""
 
     value: Any = None
@@ -28,7 +26,9 @@ class Prepared:
     refused: PayloadInvalidError | None = None
 
 
-async def prepare(job: Job[Any, Any], body: Body | None, payloads: PayloadStore) -> Prepared:
+async def prepare(
+    job: Job[Any, Any], body: Body | None, payloads: PayloadStore, *, with_digest: bool = True
+) -> Prepared:
     """Fetch, decode, validate.
 
     Raises:
@@ -40,7 +40,8 @@ async def prepare(job: Job[Any, Any], body: Body | None, payloads: PayloadStore)
         if body is not None:
             data = body.data if body.claim is None else await payloads.get(body.claim)
             value = codec.decode(data, body.encoding)
-        digest = codec.digest(value)
+        if with_digest:
+            digest = codec.digest(value)
         return Prepared(_parse(job, value), digest)
     except PayloadInvalidError as error:
         return Prepared(digest=digest, refused=error)

@@ -30,6 +30,7 @@ from jetjobs._core import headers
 from jetjobs._core.completion import Ending, Raised
 from jetjobs._core.lifecycle import Event, begin
 from jetjobs._core.models import BadTrigger, RunKey, RunRecord, RunStatus
+from jetjobs._core.run_ids import is_fresh
 from jetjobs._core.texts import run_error
 from jetjobs._engine.claiming import Claiming
 from jetjobs._engine.execution import TaskExecution, Verdict, leave_if_forked
@@ -101,7 +102,7 @@ class Runner:
             engine.slots.give_back()
             self._wait_for(engine.thread_slots, delivery)
         else:
-            engine.tasks.start(self._serve(delivery))
+            engine.tasks.start_served(self._serve(delivery))
 
     def _wait_for(self, slots: Slots, delivery: Delivery) -> None:
         """Give a delivery back that this host has no room for, and ask for the next when it has."""
@@ -126,11 +127,16 @@ class Runner:
                 await self._run(held, found)
             finally:
                 self._engine.held.release(held)
+        except Exception:
+            # A fence: a fault of ours in one run must neither end the host nor pass in silence. The record stays as
+            # it is, and redelivery takes the run over.
+            log.exception("run_broke", subject=delivery.message.subject)
         finally:
             if not self.hosted.job.is_async:
                 self._engine.thread_slots.give_back()
             self._engine.slots.give_back()
             self._allow_one()
+            self._engine.tasks.served()
 
     async def _run(self, held: HeldRun, trigger: Trigger) -> None:
         prepared = await self._claim(held, trigger)
@@ -153,19 +159,21 @@ class Runner:
             again = trigger.num_delivered > 1 or trigger.turn > 1
             stored = await backend.runs.get(held.key) if again else None
             body = trigger.body if stored is None else stored.record.payload_body
-            prepared = await prepare(self.hosted.job, body, backend.payloads)
+            # Whether a repeated trigger brings another payload is asked only of ids that can be asked for twice.
+            twice = trigger.idempotency_key is not None or not is_fresh(held.key.run_id)
+            prepared = await prepare(self.hosted.job, body, backend.payloads, with_digest=twice)
+            if prepared.refused is not None and stored is None and self._is_for_another_release(trigger):
+                held.delivery.nak(OTHER_SCHEMA_DELAY)
+                return None
+            if self._engine.draining:
+                held.delivery.nak()
+                return None
+            return prepared if await self._claiming.claim(held, stored, prepared.digest) else None
         except (BrokerError, PayloadInvalidError) as error:
             log.warning("run_given_back", run=str(held.key), error=str(error))
+            held.claim = None
             self._claiming.give_back(held)
             return None
-        if prepared.refused is not None and stored is None and self._is_for_another_release(trigger):
-            held.delivery.nak(OTHER_SCHEMA_DELAY)
-            return None
-        if self._engine.draining:
-            held.delivery.nak()
-            return None
-        claimed = await self._claiming.claim(held, stored, prepared.digest)
-        return prepared if claimed else None
 
     def _is_for_another_release(self, trigger: Trigger) -> bool:
         theirs = trigger.payload_schema

@@ -64,7 +64,8 @@ class Settling:
 
         Returns only when one of the two is certain.
         """
-        ending = await self._outsource(held, ending)
+        if isinstance(ending, Returned) and ending.result is not None and len(ending.result.data) > INLINE_LIMIT:
+            ending = await self._outsource(held, ending, ending.result.data)
         waited = 0.0
         while True:
             wanted = self.decide(held, ending)
@@ -82,37 +83,34 @@ class Settling:
         ttl = self.ttl(wanted) if wanted.status.is_terminal else None
         try:
             held.revision = await self._engine.backend.runs.update(wanted, held.revision, ttl=ttl)
-        except WrongRevision:
-            return await self._still_mine(held)
-        except AnswerUnknown:
+        except (WrongRevision, AnswerUnknown):
+            # A conflict can be with an earlier try of this very write, whose answer was lost and that came late.
             return await self._still_mine(held, wanted)
         held.record = wanted
         return True
 
-    async def _still_mine(self, held: HeldRun, written: RunRecord | None = None) -> bool:
+    async def _still_mine(self, held: HeldRun, written: RunRecord) -> bool:
         """Read the record into `held`; False when it is another's.
 
-        `written` is a record that may have been stored although its answer was lost: finding it counts as mine.
+        `written` is what may have been stored although its answer was lost: finding it counts as mine.
         """
         stored = await self.read_until_known(held.key)
         if stored is None or stored.record.claim != held.claim:
             return False
         record = stored.record
-        own = written is not None and record.status is written.status and record.turn == written.turn
+        own = record.status is written.status and record.turn == written.turn
         if not own and record.status is not RunStatus.RUNNING:
             return False
         held.record, held.revision = record, stored.revision
         return True
 
-    async def _outsource(self, held: HeldRun, ending: Ending) -> Ending:
-        """The ending with a large result put into the payload store."""
-        if not isinstance(ending, Returned) or ending.result is None or len(ending.result.data) <= INLINE_LIMIT:
-            return ending
+    async def _outsource(self, held: HeldRun, ending: Returned, data: bytes) -> Returned:
+        """The ending with its large result put into the payload store."""
         waited = 0.0
         while True:
             try:
                 name = held.claim or "result"
-                check = await self._engine.backend.payloads.put(held.key.run_id, "out", name, ending.result.data)
+                check = await self._engine.backend.payloads.put(held.key.run_id, "out", name, data)
             except BrokerError as error:
                 waited = await self._pause("result_not_stored", held.key, error, waited)
             else:

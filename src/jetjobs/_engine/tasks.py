@@ -37,6 +37,18 @@ class Tasks:
         task.add_done_callback(self._ended)
         return task
 
+    def start_served(self, coroutine: Coroutine[Any, Any, None]) -> None:
+        """Run a coroutine that raises nothing and calls `served` last: a callback per run costs as much as a task."""
+        self._running.add(self._loop.create_task(coroutine))
+
+    def served(self) -> None:
+        """The current task is about to end."""
+        task = asyncio.current_task()
+        if task is not None:
+            self._running.discard(task)
+        if not self._running and self._idle is not None:
+            self._idle.set()
+
     def _ended(self, task: asyncio.Task[Any]) -> None:
         self._running.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
