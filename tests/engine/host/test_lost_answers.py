@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 from structlog.testing import capture_logs
 
-from jetjobs._core.models import RunStatus
+from jetjobs._core.lifecycle import Event, advance
+from jetjobs._core.models import RunKey, RunStatus
 from jetjobs.errors import AnswerUnknown
 from jetjobs.testing.failing import When
 from tests.engine.host.stage import Stage
@@ -24,6 +25,19 @@ async def test_one_failure_of_any_write(stage: Stage, method: str, when: When) -
         assert [call.attempt for call in stage.play.of(run_id)] == [1, 2]
         await stage.retired(run_id)
     assert failure.hits == 1
+
+
+@pytest.mark.parametrize(
+    "method,skip", [("runs.create", 0), ("runs.update", 0), ("runs.update", 1), ("broker.store", 0), ("nothing", 0)]
+)
+async def test_a_lost_answer_waits_for_no_redelivery(memory_stage: Stage, method: str, skip: int) -> None:
+    """Redelivery repairs what is left behind too, but an ack wait later."""
+    stage = memory_stage
+    hosted = await stage.host()
+    hosted.ports.fail(method, when="after", skip=skip)
+    run_id = await stage.trigger("fail 1")
+    assert (await stage.ended(run_id, within=0.7)).starts == 2
+    await stage.retired(run_id, within=0.2)
 
 
 @pytest.mark.parametrize("when", ["before", "after"])
@@ -122,6 +136,29 @@ async def test_records_out_of_reach_at_completion(stage: Stage) -> None:
     assert len(errors) == 1
     assert not [entry for entry in said if entry["event"] == "run_reaped"]
     assert second.ports.calls["runs.scan"] > 3, "the reaper looked"
+
+
+async def test_a_save_that_arrives_late_is_recognised_as_its_own(memory_stage: Stage) -> None:
+    """Its answer was lost, the record still said RUNNING, so it was sent again; then the first one arrived."""
+    stage = memory_stage
+    hosted = await stage.host()
+    run_id = await stage.trigger("wait it")
+    await stage.when(lambda: stage.play.of(run_id))
+    hosted.ports.fail("runs.update", when="before", error=AnswerUnknown("on its way"))
+    again = hosted.ports.fail("runs.update", when="hang")
+    stage.play.gates["it"].set()
+    await stage.when(lambda: again.hits)
+    run = RunKey("m", "job", run_id)
+    stored = await stage.client_ports.runs.get(run)
+    assert stored is not None
+    late = advance(stored.record, Event.SUCCEED, finished_at=stage.client_ports.broker.now())
+    await stage.client_ports.runs.update(late, stored.revision)
+    with capture_logs() as said:
+        again.release()
+        await stage.world.elapse(0.3)  # no redelivery is waited for
+        await stage.retired(run_id, within=0.1)
+    assert not [entry for entry in said if entry["event"] == "run_lost_to_another_host"]
+    assert len(stage.play.of(run_id)) == 1
 
 
 async def test_a_retry_that_cannot_be_published_is_published_later(stage: Stage) -> None:
