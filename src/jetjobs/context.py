@@ -8,6 +8,7 @@ that dies holding a lock would stop the heartbeat. Every write is one atomic ste
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
@@ -39,6 +40,7 @@ LAST_LINES = 949  # with the first ones and the mark between them: 1,000
 MAX_TEXT = 8 * 1024
 MAX_FIELD = 2 * 1024
 MAX_FIELDS = 32
+_INT_LIMIT = 1 << 63
 _LEVELS: Mapping[str, str] = MappingProxyType({
     "debug": "debug", "info": "info", "warning": "warning", "warn": "warning",
     "error": "error", "critical": "critical",
@@ -240,10 +242,16 @@ class JobContext(Generic[S]):
         getattr(self.logger, name)(text, **said)
 
     def progress(self, done: float, total: float | None = None, message: str | None = None) -> None:
-        """Say how far this attempt is; the record shows the last one said."""
-        journal = self._journal
-        journal.progress = Progress(done, total, None if message is None else _cut(str(message), MAX_FIELD))
-        journal.changed = True
+        """Say how far this attempt is; the record shows the last one said. A `done` that isn't finite says nothing.
+
+        Raises:
+            TypeError: `done` or `total` is no number.
+        """
+        journal, so_far = self._journal, _finite(done)
+        if so_far is not None:
+            text = None if message is None else _cut(str(message), MAX_FIELD)
+            journal.progress = Progress(so_far, None if total is None else _finite(total), text)
+            journal.changed = True
 
     def checkpoint(self, value: Any) -> None:
         """Remember a value for the next attempt, which finds it as `last_checkpoint`. Saved with the heartbeat.
@@ -307,8 +315,24 @@ def _storable(value: Any) -> Any:
         data = codec.encode(value)
     except PayloadError:
         return _shown(value)
-    # A copy: what is logged doesn't change when the handler changes its list later.
-    return codec.decode(data, "msgpack") if len(data) <= MAX_FIELD else _shown(value)
+    if len(data) > MAX_FIELD:
+        return _shown(value)
+    # A copy: what is logged doesn't change when the handler changes its list later. And plain JSON, which is all that
+    # a log line in a record may hold.
+    return codec.to_jsonable(codec.decode(data))
+
+
+def _finite(value: float) -> float | None:
+    """A number as records hold it, whatever class of number it is; `None` when it isn't finite."""
+    if type(value) is int and -_INT_LIMIT <= value < _INT_LIMIT:
+        return value
+    try:
+        number = float(value)
+    except OverflowError:
+        return None
+    except ValueError as error:  # a text is no number
+        raise TypeError(f"progress takes numbers, not {value!r}") from error
+    return number if math.isfinite(number) else None
 
 
 def _shown(value: object) -> str:
@@ -319,6 +343,8 @@ def _shown(value: object) -> str:
 
 
 def _cut(text: str, most: int) -> str:
+    if not text.isascii():  # half a character, of a file's name say, could be neither stored nor printed
+        text = text.encode("utf-8", "backslashreplace").decode()
     return text if len(text) <= most else f"{text[: most - 1]}…"
 
 

@@ -1,7 +1,8 @@
 from __future__ import annotations
 
 import threading
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
 from jetjobs import JobContext
-from jetjobs._core import codec
+from jetjobs._core import codec, wire
 from jetjobs._core.models import Body, LogLine, Progress, RunRecord, RunStatus, TriggerInfo
 from jetjobs.context import MAX_CHECKPOINT, MAX_LOG_BYTES, Journal
 from jetjobs.errors import JobsNotHosted, PayloadError, PayloadTooLargeError
@@ -85,6 +86,30 @@ def test_the_last_progress_counts() -> None:
     assert len(journal.progress.message or "") == 2048
     ctx.progress(3)
     assert journal.progress == Progress(3)
+
+
+@pytest.mark.parametrize(
+    "said, kept",
+    [
+        ((Decimal("1.5"), Decimal(3)), Progress(1.5, 3.0)),
+        ((True,), Progress(1.0)),
+        ((1, 10**30), Progress(1, 1e30)),
+        ((1, float("inf")), Progress(1)),
+        ((float("nan"), 5), None),
+        ((10**400,), None),
+    ],
+)
+def test_progress_is_kept_as_a_record_can_hold_it(said: tuple[Any, ...], kept: Progress | None) -> None:
+    journal = Journal()
+    make(journal).progress(*said)
+    assert journal.progress == kept
+    wire.pack_record(RunRecord("r", "m", "j", RunStatus.RUNNING, progress=journal.progress))
+
+
+@pytest.mark.parametrize("said", ["half", object(), None])
+def test_progress_takes_numbers(said: Any) -> None:
+    with pytest.raises(TypeError):
+        make().progress(said)
 
 
 def test_a_checkpoint_is_encoded_at_the_call() -> None:
@@ -185,8 +210,10 @@ class Open:
         (float("nan"), "nan"),
         (10**30, str(10**30)),
         ("x" * 5000, "x" * 2047 + "…"),
-        ([1, {"a": NOON}], [1, {"a": NOON}]),
-        (b"\x00", b"\x00"),
+        ([1, {"a": NOON}], [1, {"a": NOON.isoformat()}]),
+        (b"\x00", "base64:AA=="),
+        ([Decimal("1.5"), {2}, date(2026, 3, 1)], ["1.5", [2], "2026-03-01"]),
+        ("\ud800", "\\ud800"),
         ((1, 2), [1, 2]),
         (RunStatus.FAILED, "FAILED"),
         (Hostile(), "<Hostile without a repr>"),
@@ -200,7 +227,7 @@ def test_field_values_are_kept_or_shown(value: Any, kept: Any) -> None:
     with capture_logs():
         make(journal).log("x", value=value)
     assert journal.logs[0].fields == {"value": kept}
-    codec.encode(dict(journal.logs[0].fields))
+    wire.pack_record(RunRecord("r", "m", "j", RunStatus.RUNNING, logs=tuple(journal.logs)))
 
 
 def test_a_cycle_is_no_error() -> None:
