@@ -154,7 +154,9 @@ async def test_pickles_and_their_like_are_only_bytes(field: Field, tmp_path: Pat
         def __reduce__(self) -> tuple[Any, ...]:
             return Path.touch, (touched,)
 
-    reduce = json.dumps({"py/object": "pathlib.Path", "py/reduce": [{"py/function": "pathlib.Path.touch"}, str(touched)]})
+    reduce = json.dumps(
+        {"py/object": "pathlib.Path", "py/reduce": [{"py/function": "pathlib.Path.touch"}, str(touched)]}
+    )
     yaml = f"!!python/object/apply:pathlib.Path.touch [{touched}]"
     bodies = {
         "pickle": (pickle.dumps(Evil()), None),

@@ -231,9 +231,7 @@ async def test_a_claim_check_of_another_project_is_not_fetched(field: Field, nat
         assert await run.result(timeout=10) == secret
         body = codec.encode(secret)
         digest = hashlib.sha256(body).hexdigest()
-        stolen = claim(
-            subject=f"jetjobs.{project}-b.payload.{run.run_id}.in.{digest}", size=len(body), sha256=digest
-        )
+        stolen = claim(subject=f"jetjobs.{project}-b.payload.{run.run_id}.in.{digest}", size=len(body), sha256=digest)
         await field.raw.pub(field.subject(JOB, "run.thief"), b"", stolen + head(Content_Type="application/msgpack"))
         assert (await field.ended(JOB, "thief")).status is RunStatus.FAILED
         # The same claim is honoured at home: it was refused for its project alone.

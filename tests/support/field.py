@@ -47,7 +47,11 @@ class Field:
     async def host(self, *modules: Module, settings: Iterable[tuple[str, Any]] = (), **options: Any) -> JobHost:
         """A host that serves until the test ends."""
         host = JobHost(
-            modules, project=self.project, nats=self.url, settings=HostSettings(**{**QUICK, **dict(settings)}), **options
+            modules,
+            project=self.project,
+            nats=self.url,
+            settings=HostSettings(**{**QUICK, **dict(settings)}),
+            **options,
         )
         return await self._stack.enter_async_context(host)
 
