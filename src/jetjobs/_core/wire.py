@@ -36,22 +36,22 @@ _LOG_COST: Final = 64
 _READ_FAULTS: Final = (*PACK_FAULTS, LookupError, MemoryError, AttributeError)
 
 
-def pack_record(record: RunRecord) -> bytes:
-    """The record as bytes, cut to 512 KiB where it is larger.
+def pack_record(record: RunRecord, limit: int = MAX_RECORD) -> bytes:
+    """The record as bytes, cut to 512 KiB where it is larger, or to what the server takes when that is less.
 
     Raises:
         PayloadError: a part of it has no place in a record.
     """
     data = _pack_whole(record)
-    return data if len(data) <= MAX_RECORD else _pack_whole(fit_record(record))
+    return data if len(data) <= limit else _pack_whole(fit_record(record, limit))
 
 
-def fit_record(record: RunRecord) -> RunRecord:
-    """The record, cut until it takes at most 512 KiB: logs first, then texts of errors, the checkpoint, the rest."""
+def fit_record(record: RunRecord, limit: int = MAX_RECORD) -> RunRecord:
+    """The record, cut until it takes at most `limit`: logs first, then texts of errors, the checkpoint, the rest."""
     for step in _CUTS:
-        if len(_pack_whole(record)) <= MAX_RECORD:
+        if len(_pack_whole(record)) <= limit:
             return record
-        record = step(record)
+        record = step(record, limit)
     return record
 
 
@@ -63,8 +63,8 @@ def _pack_whole(record: RunRecord) -> bytes:
     return pack({**record.extra, **shape} if record.extra else shape)
 
 
-def _cut_logs(record: RunRecord) -> RunRecord:
-    room = MAX_RECORD - len(_pack_whole(replace(record, logs=()))) - 1024
+def _cut_logs(record: RunRecord, limit: int) -> RunRecord:
+    room = limit - len(_pack_whole(replace(record, logs=()))) - 1024
     kept: list[LogLine] = []
     for line in reversed(record.logs):
         room -= len(pack({"": line})) + _LOG_COST
@@ -78,7 +78,7 @@ def _cut_logs(record: RunRecord) -> RunRecord:
     return replace(record, logs=(mark, *reversed(kept)))
 
 
-def _cut_errors(record: RunRecord) -> RunRecord:
+def _cut_errors(record: RunRecord, _limit: int) -> RunRecord:
     attempts = tuple(replace(part, error=_short_error(part.error)) for part in record.attempts[-20:])
     return replace(record, error=_short_error(record.error), attempts=attempts)
 
@@ -89,11 +89,11 @@ def _short_error(error: RunError | None) -> RunError | None:
     return RunError(cut(error.type, 200), cut(error.message, 1024), cut_front(error.traceback, 4096))
 
 
-def _drop_checkpoint(record: RunRecord) -> RunRecord:
+def _drop_checkpoint(record: RunRecord, _limit: int) -> RunRecord:
     return replace(record, checkpoint_body=None)
 
 
-def _drop_rest(record: RunRecord) -> RunRecord:
+def _drop_rest(record: RunRecord, _limit: int) -> RunRecord:
     # Only hostile or foreign records come here: ours have bounded bodies, names and keys. What identifies the run
     # and says how it ended stays.
     texts = ("key", "version", "skip_reason", "host_id", "schedule_id", "parent_run_id", "retry_of", "payload_digest")
@@ -110,7 +110,7 @@ def _drop_rest(record: RunRecord) -> RunRecord:
     )
 
 
-_CUTS: Final[tuple[Callable[[RunRecord], RunRecord], ...]] = (_cut_logs, _cut_errors, _drop_checkpoint, _drop_rest)
+_CUTS: Final[tuple[Callable[[RunRecord, int], RunRecord], ...]] = (_cut_logs, _cut_errors, _drop_checkpoint, _drop_rest)
 
 
 def pack_descriptor(descriptor: JobDescriptor) -> bytes:

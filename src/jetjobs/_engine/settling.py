@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING
 import structlog
 
 from jetjobs._core import headers, names
-from jetjobs._core.completion import CompletionRules, Ending, Returned, settle
+from jetjobs._core.completion import CompletionRules, Ending, Raised, Returned, settle
 from jetjobs._core.models import INLINE_LIMIT, Body, RunStatus, Trigger
 from jetjobs._core.retention import record_ttl
-from jetjobs.errors import AnswerUnknown, BrokerError, WrongRevision
+from jetjobs._core.texts import run_error
+from jetjobs.errors import AnswerUnknown, BrokerError, PayloadTooLargeError, WrongRevision
 
 if TYPE_CHECKING:
     from datetime import timedelta
@@ -104,13 +105,17 @@ class Settling:
         held.record, held.revision = record, stored.revision
         return True
 
-    async def _outsource(self, held: HeldRun, ending: Returned, data: bytes) -> Returned:
-        """The ending with its large result put into the payload store."""
+    async def _outsource(self, held: HeldRun, ending: Returned, data: bytes) -> Ending:
+        """The ending with its large result put into the payload store; a failure when it is too large for that."""
         waited = 0.0
         while True:
             try:
                 name = held.claim or "result"
                 check = await self._engine.backend.payloads.put(held.key.run_id, "out", name, data)
+            except PayloadTooLargeError as error:
+                if ending.late:
+                    return Returned(late=True)
+                return Raised(run_error(type(error).__name__, f"result not storable: {error}"), again=False)
             except BrokerError as error:
                 waited = await self._pause("result_not_stored", held.key, error, waited)
             else:

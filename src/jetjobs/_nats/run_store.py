@@ -9,6 +9,7 @@ import asyncio
 from collections.abc import AsyncIterator, Iterable
 from contextlib import aclosing
 from datetime import timedelta
+from typing import Final
 
 import structlog
 
@@ -22,12 +23,15 @@ from jetjobs.errors import PayloadInvalidError
 
 _log = structlog.get_logger("jetjobs.nats")
 
+_HEADROOM: Final = 4 * 1024  # for the headers of a write
+
 
 class NatsRunStore:
     """One record per run, under `<module>.<job>.<run_id>`."""
 
     def __init__(self, link: Link, project: str) -> None:
         self._project = project
+        self._link = link
         self._writer = link.writer
         self._bucket = Bucket(link, names.runs_bucket(project))
         self._told_unreadable = False
@@ -35,13 +39,13 @@ class NatsRunStore:
     async def create(self, record: RunRecord) -> int:
         """Store a record that must not exist yet; returns its revision."""
         subject = names.record_subject(self._project, record.run_key)
-        return await self._writer.write(subject, wire.pack_record(record), EXPECT_NONE, timeout=WRITE_TIMEOUT)
+        return await self._writer.write(subject, self._packed(record), EXPECT_NONE, timeout=WRITE_TIMEOUT)
 
     async def update(self, record: RunRecord, revision: int, *, ttl: timedelta | None = None) -> int:
         """Replace the record last seen at `revision`; returns the new revision. Without `ttl` it stays."""
         subject = names.record_subject(self._project, record.run_key)
         headers = {EXPECTED: str(revision)} if ttl is None else write_headers(revision, ttl)
-        return await self._writer.write(subject, wire.pack_record(record), headers, timeout=WRITE_TIMEOUT)
+        return await self._writer.write(subject, self._packed(record), headers, timeout=WRITE_TIMEOUT)
 
     async def get(self, run: RunKey) -> Stored | None:
         """The record, or `None`."""
@@ -64,6 +68,10 @@ class NatsRunStore:
     async def delete(self, run: RunKey, revision: int) -> bool:
         """Remove a record if it is still at `revision`, leaving no marker; says whether it went."""
         return await self._bucket.remove(names.record_subject(self._project, run), revision)
+
+    def _packed(self, record: RunRecord) -> bytes:
+        # A record that the server won't take could never be saved, and its run would start again and again.
+        return wire.pack_record(record, min(wire.MAX_RECORD, self._link.connection.max_payload - _HEADROOM))
 
     def _readable(self, entries: Iterable[Entry]) -> list[Stored]:
         found: list[Stored] = []
