@@ -7,7 +7,6 @@ grace is reported, so that its outcome can be recorded while it still occupies i
 from __future__ import annotations
 
 import asyncio
-import os
 import traceback
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -26,6 +25,7 @@ from jetjobs._core.durations import duration
 from jetjobs._core.models import Body, RunError
 from jetjobs._core.texts import reason as short
 from jetjobs._core.texts import run_error
+from jetjobs._engine.forks import leave_if_forked, lineage
 from jetjobs.errors import ConfigError, PayloadError
 from jetjobs.outcomes import Discard, JobInterrupted, Outcome, RetryAfter, Skip, Snooze
 
@@ -68,8 +68,13 @@ class Verdict:
 
     def raised(self, error: BaseException) -> Ending:
         """The ending of a handler that raised."""
+        try:
+            return self._judged(_unwrapped(error))
+        except BaseException as worse:  # noqa: BLE001 - reasons and delays are the user's objects, hostile ones too
+            return Raised(describe(worse), again=False)
+
+    def _judged(self, error: BaseException) -> Ending:
         reason = self.journal.cancel_reason
-        error = _unwrapped(error)
         if reason is not None and not isinstance(error, Skip):
             return self.stopped(reason, error)
         match error:
@@ -146,12 +151,6 @@ def describe(error: BaseException | None) -> RunError:
     return run_error(type(error).__name__, message, text)
 
 
-def leave_if_forked(pid: int) -> None:
-    """End this process if it is not `pid`: the handler forked, and a child must not finish its parent's run."""
-    if os.getpid() != pid:
-        os._exit(0)
-
-
 class TaskExecution:
     """An `async def` handler, awaited in its run's own task; orders to stop are cancellations of that task.
 
@@ -165,25 +164,33 @@ class TaskExecution:
         "_foreign",
         "_grace",
         "_ignored_once",
+        "_lineage",
         "_on_ignored",
         "_over",
-        "_pid",
         "_task",
         "_timer",
         "_verdict",
     )
 
-    def __init__(self, verdict: Verdict, grace: float, clock: Clock, on_ignored: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        task: asyncio.Task[Any] | None,
+        verdict: Verdict,
+        on_ignored: Callable[[], None],
+        *,
+        grace: float,
+        clock: Clock,
+    ) -> None:
         self._verdict = verdict
         self._grace = grace
         self._clock = clock
         self._on_ignored = on_ignored
         self._ignored_once = False
-        self._pid = os.getpid()
+        self._lineage = lineage()
         self._over = False
         self._cancels = 0
         self._foreign = 0
-        self._task = asyncio.current_task()
+        self._task = task
         self._timer: Timer | None = None
 
     async def call(self, coroutine: Coroutine[Any, Any, Any]) -> Ending:
@@ -201,7 +208,7 @@ class TaskExecution:
         except BaseException as error:  # noqa: BLE001 - the fence around a user's handler
             ending = self._verdict.raised(error)
         finally:
-            leave_if_forked(self._pid)
+            leave_if_forked(self._lineage)
             self._over = True
             if self._timer is not None:
                 self._timer.cancel()

@@ -42,6 +42,7 @@ class HeldRun:
         "renewing",
         "revision",
         "saved",
+        "task",
         "trigger",
     )
 
@@ -58,6 +59,7 @@ class HeldRun:
         # Saves the outcome of a handler that ignores its order to stop, while it still runs.
         self.early: asyncio.Task[None] | None = None
         self.saved: RunRecord | None = None
+        self.task: asyncio.Task[None] | None = None
         # Monotonic seconds of the last proof that the broker gave the delivery to nobody else.
         self.confirmed_at = now
         self.beat_at = now

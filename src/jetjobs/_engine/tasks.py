@@ -37,13 +37,14 @@ class Tasks:
         task.add_done_callback(self._ended)
         return task
 
-    def start_served(self, coroutine: Coroutine[Any, Any, None]) -> None:
+    def start_served(self, coroutine: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """Run a coroutine that raises nothing and calls `served` last: a callback per run costs as much as a task."""
-        self._running.add(self._loop.create_task(coroutine))
+        task = self._loop.create_task(coroutine)
+        self._running.add(task)
+        return task
 
-    def served(self) -> None:
-        """The current task is about to end."""
-        task = asyncio.current_task()
+    def served(self, task: asyncio.Task[None] | None) -> None:
+        """A task of `start_served` is about to end."""
         if task is not None:
             self._running.discard(task)
         if not self._running and self._idle is not None:

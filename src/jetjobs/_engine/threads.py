@@ -10,12 +10,11 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import ctypes
-import os
 import queue
 import threading
 from typing import TYPE_CHECKING, Any
 
-from jetjobs._engine.execution import leave_if_forked
+from jetjobs._engine.forks import leave_if_forked, lineage
 from jetjobs.outcomes import JobInterrupted
 
 if TYPE_CHECKING:
@@ -113,9 +112,9 @@ class ThreadExecution:
         "_ended_with",
         "_grace",
         "_ignored_once",
+        "_lineage",
         "_loop",
         "_on_ignored",
-        "_pid",
         "_thread",
         "_threads",
         "_timer",
@@ -137,7 +136,7 @@ class ThreadExecution:
         self._grace = grace
         self._on_ignored = on_ignored
         self._ignored_once = False
-        self._pid = os.getpid()
+        self._lineage = lineage()
         self._threads = threads
         self._timer: Timer | None = None
         self._ended_with: asyncio.Future[Ending] = self._loop.create_future()
@@ -155,7 +154,7 @@ class ThreadExecution:
             ending = self._verdict.returned(self._thread.run_interruptible(handler))
         except BaseException as error:  # noqa: BLE001 - the fence around a user's handler
             ending = self._verdict.raised(error)
-        leave_if_forked(self._pid)
+        leave_if_forked(self._lineage)
         try:
             self._loop.call_soon_threadsafe(self._ended, ending)
         except RuntimeError:

@@ -102,7 +102,7 @@ class Watchdog:
             try:
                 lifeline.keep(keeping)
             except JetJobsError as error:
-                log.error("blocked_runs_not_kept", jobs=jobs, error=str(error))
+                log.error("blocked_runs_not_kept", jobs=jobs, error=str(error))  # noqa: TRY400 - an outage, not a bug
                 self._stopped.wait(self._renew_every)
             except Exception:
                 log.exception("watchdog_broke")

@@ -139,7 +139,8 @@ class FrameParser(Parser):
                 if frame is None:
                     break
                 at = frame.after
-                await self._dispatch(frame)
+                if not self._take(frame):
+                    await self._leave_to_nats_py(frame)
             else:
                 self.buf = bytearray(buffer[at : end + 2])
                 at = end + 2
@@ -148,15 +149,15 @@ class FrameParser(Parser):
         if end < 0 and len(self.buf) > _LONGEST_LINE:
             raise ProtocolError("nats: a control line without end")
 
-    async def _dispatch(self, frame: _Frame) -> None:
+    def _take(self, frame: _Frame) -> bool:
+        """Handle a frame for one of our handlers, or for a subscription that is no more."""
         client = self.nc
         sub = client._subs.get(frame.sid)
         if sub is None:
-            return
+            return True
         direct = cast("object", sub._pending_queue)
         if type(direct) is not Direct:
-            await client._process_msg(frame.sid, frame.subject, frame.reply, frame.data, frame.head)  # pyright: ignore[reportArgumentType]
-            return
+            return False
         stats = client.stats
         stats["in_msgs"] += 1
         stats["in_bytes"] += len(frame.data)
@@ -165,6 +166,10 @@ class FrameParser(Parser):
         # would come back to do it again.
         subject = frame.subject.decode("utf-8", "replace")
         direct.take(Inbound(subject, frame.reply.decode("utf-8", "replace"), frame.data, frame.head))
+        return True
+
+    async def _leave_to_nats_py(self, frame: _Frame) -> None:
+        await self.nc._process_msg(frame.sid, frame.subject, frame.reply, frame.data, frame.head)  # pyright: ignore[reportArgumentType]
 
 
 def _frame(buffer: bytes, at: int, end: int) -> _Frame | None:
