@@ -44,6 +44,7 @@ class Play:
     clock: Clock
     calls: list[Call] = field(default_factory=list)
     gates: dict[str, asyncio.Event] = field(default_factory=dict)
+    acts: dict[str, Callable[[JobContext[Any]], Any]] = field(default_factory=dict)
 
     def of(self, run_id: str) -> list[Call]:
         return [call for call in self.calls if call.run_id == run_id]
@@ -216,6 +217,8 @@ async def _act(play: Play, ctx: JobContext[Any], how: str) -> str:
                 await asyncio.sleep(1)
             except asyncio.CancelledError:
                 await play.gates.setdefault(more, asyncio.Event()).wait()
+        case "do":
+            return play.acts[more](ctx)
         case "linger":
             try:
                 await play.gates.setdefault("never", asyncio.Event()).wait()

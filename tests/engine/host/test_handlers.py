@@ -2,6 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from structlog.testing import capture_logs
+
+from jetjobs import Discard, JobContext, RetryAfter, Snooze
 from jetjobs._core.models import RunStatus
 from tests.engine.host.stage import Stage
 
@@ -21,3 +28,81 @@ async def test_a_timeout_is_one_although_the_handler_survived_a_cancellation_of_
     await stage.host()
     record = await stage.ended(await stage.trigger("cancels never", "timed"), "timed")
     assert (record.status, record.starts) == (RunStatus.TIMED_OUT, 1)
+
+
+class Shy:
+    """Nobody may look at it."""
+
+    def __repr__(self) -> str:
+        raise RuntimeError("shy")
+
+    __str__ = __repr__
+
+    def __getattr__(self, name: str) -> Any:
+        raise RuntimeError(f"shy about {name}")
+
+
+def raises(error: BaseException) -> Callable[[JobContext[Any]], Any]:
+    def act(_: JobContext[Any]) -> Any:
+        raise error
+
+    return act
+
+
+HALF = "half a \ud800 character"
+ODD: dict[str, Callable[[JobContext[Any]], Any]] = {
+    "progress of an object": lambda ctx: ctx.progress(Shy()),  # type: ignore[arg-type]
+    "progress of text": lambda ctx: ctx.progress("3", "4"),  # type: ignore[arg-type]
+    "progress of nan": lambda ctx: ctx.progress(float("nan"), float("inf")),
+    "progress beyond 64 bits": lambda ctx: ctx.progress(10**30, 10**40),
+    "progress with half a character": lambda ctx: ctx.progress(1, 2, HALF),
+    "progress message of an object": lambda ctx: ctx.progress(1, 2, Shy()),  # type: ignore[arg-type]
+    "log of an object": lambda ctx: ctx.log(Shy(), shy=Shy()),  # type: ignore[arg-type]
+    "log with half a character": lambda ctx: ctx.log(HALF, **{HALF: HALF}),
+    "log beyond 64 bits": lambda ctx: ctx.log("n", n=10**30),
+    "log at a level of its own": lambda ctx: ctx.log("x", level=Shy()),  # type: ignore[arg-type]
+    "checkpoint of an object": lambda ctx: ctx.checkpoint(Shy()),
+    "checkpoint beyond 64 bits": lambda ctx: ctx.checkpoint(10**30),
+    "checkpoint with half a character": lambda ctx: ctx.checkpoint(HALF),
+    "result of an object": lambda _: Shy(),
+    "result beyond 64 bits": lambda _: 10**30,
+    "result with half a character": lambda _: {HALF: HALF},
+    "result too deep": lambda _: deep(100_000),
+    "skip of an object": lambda ctx: ctx.skip(Shy()),  # type: ignore[arg-type]
+    "skip with half a character": lambda ctx: ctx.skip(HALF),
+    "skip of megabytes": lambda ctx: ctx.skip("x" * 3_000_000),
+    "discard of an object": raises(Discard(Shy())),  # type: ignore[arg-type]
+    "discard with half a character": raises(Discard(HALF)),
+    "retry after nonsense": raises(RetryAfter("soon")),
+    "retry after an object": raises(RetryAfter(Shy(), Shy())),  # type: ignore[arg-type]
+    "snooze nonsense": raises(Snooze(-1)),
+    "snooze of an object": raises(Snooze(Shy())),  # type: ignore[arg-type]
+    "error of an object": raises(ValueError(Shy())),
+    "memory": raises(MemoryError()),
+    "a group of everything": raises(BaseExceptionGroup("g", [KeyboardInterrupt(), ValueError(HALF), SystemExit(3)])),
+}
+
+
+def deep(levels: int) -> list[Any]:
+    inner: list[Any] = []
+    for _ in range(levels):
+        inner = [inner]
+    return inner
+
+
+@pytest.mark.parametrize("how", ODD)
+async def test_whatever_a_handler_says_its_run_ends(memory_stage: Stage, how: str) -> None:
+    """Once, with a record that can be read; never by being started again."""
+    stage = memory_stage
+    stage.play.acts[how] = ODD[how]
+    await stage.host()
+    with capture_logs() as said:
+        run_id = await stage.trigger(f"do {how}", "once")
+        record = await stage.ended(run_id, "once")
+        await stage.retired(run_id, "once")
+    assert record.status in {RunStatus.SUCCEEDED, RunStatus.FAILED, RunStatus.SKIPPED}
+    assert len(stage.play.of(run_id)) == 1
+    assert not [entry for entry in said if entry["event"] in {"engine_task_failed", "service_pass_broke"}]
+    if record.status is RunStatus.FAILED:
+        assert record.error is not None
+        assert record.error.type != "Lost"
