@@ -23,7 +23,9 @@ from typing import Literal
 
 ROOT = Path(__file__).parents[2]
 
-_FENCE = re.compile(r"^(?P<indent> *)```(?P<language>[a-z]*)[^\n]*\n(?P<text>.*?)^(?P=indent)```$", re.MULTILINE | re.DOTALL)
+_FENCE = re.compile(
+    r"^(?P<indent> *)```(?P<language>[a-z]*)[^\n]*\n(?P<text>.*?)^(?P=indent)```$", re.MULTILINE | re.DOTALL
+)
 _MARK = re.compile(r"<!-- *(?P<word>file|background|not run)(?:: *(?P<value>[^>]*?))? *-->\s*\Z")
 _LINK = re.compile(r"\[[^\]]*\]\((?P<target>[^)\s]+)\)")
 _RUNNABLE = frozenset({"python", "console"})
@@ -83,7 +85,9 @@ def blocks(path: Path) -> Iterator[Block]:
                 yield Block("commands", text, place)
             case "", "python":
                 yield Block("script", text, place)
-            case _ if language in _RUNNABLE or word:
+            case _:
+                if language not in _RUNNABLE and not word:
+                    continue
                 raise ValueError(f"{place}: {word!r} means nothing above a {language} block")
 
 

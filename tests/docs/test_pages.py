@@ -66,7 +66,7 @@ def test_each_block_is_taken_for_what_it_is(page: Path):
 
 def test_a_mark_that_means_nothing_is_refused(page: Path):
     page.write_text("<!-- background -->\n```python\nx = 1\n```\n", encoding="utf-8")
-    with pytest.raises(ValueError, match="page.md:2"):
+    with pytest.raises(ValueError, match=r"page\.md:2"):
         list(blocks(page))
 
 

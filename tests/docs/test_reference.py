@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import inspect
 import re
+from argparse import ArgumentParser
 from collections.abc import Iterator
 from dataclasses import fields
 from datetime import timedelta
 from pathlib import Path
+from typing import cast
 
 import pytest
 
@@ -44,8 +46,12 @@ def said(value: object) -> str:
 
 
 @pytest.mark.parametrize(
-    ("table", "settings", "prefix"),
-    [("host", HostSettings, "JETJOBS_"), ("retention", JobRetention, "JETJOBS_RETENTION_"), ("client", ClientSettings, "JETJOBS_")],
+    "table, settings, prefix",
+    [
+        ("host", HostSettings, "JETJOBS_"),
+        ("retention", JobRetention, "JETJOBS_RETENTION_"),
+        ("client", ClientSettings, "JETJOBS_"),
+    ],
 )
 def test_settings(table: str, settings: type[HostSettings | JobRetention | ClientSettings], prefix: str):
     made = settings()
@@ -75,7 +81,10 @@ def test_exit_codes():
 
 
 def test_commands():
-    found = [re.findall(r"[a-z]+", row[0].partition("[")[0].removeprefix("jetjobs "))[:2] for row in rows(REFERENCE / "cli.md", "commands")]
+    found = [
+        re.findall(r"[a-z]+", row[0].partition("[")[0].removeprefix("jetjobs "))[:2]
+        for row in rows(REFERENCE / "cli.md", "commands")
+    ]
     nouns = {"runs", "jobs", "hosts"}
     assert sorted(" ".join(words[: 2 if words[0] in nouns else 1]) for words in found) == sorted(commands())
 
@@ -87,7 +96,9 @@ def test_errors_are_one_tree():
     assert shown == set(_tree(errors.JetJobsError, 0))
     groups = {"JetJobsError", "BrokerError", "ClientError"}
     explained = {name for _, name in shown if f"| `{name}`" in page}
-    assert explained | groups | {kind.__name__ for kind in errors.RunEnded.__subclasses__()} == {name for _, name in shown}
+    assert explained | groups | {kind.__name__ for kind in errors.RunEnded.__subclasses__()} == {
+        name for _, name in shown
+    }
 
 
 def _tree(kind: type[BaseException], depth: int) -> Iterator[tuple[int, str]]:
@@ -98,21 +109,19 @@ def _tree(kind: type[BaseException], depth: int) -> Iterator[tuple[int, str]]:
 
 
 def parser_text() -> str:
-    return " ".join(_leaves_help())
+    return " ".join(leaf.format_help() for _, leaf in _leaves(parser(), ""))
 
 
 def commands() -> list[str]:
     return [name for name, _ in _leaves(parser(), "")]
 
 
-def _leaves_help() -> Iterator[str]:
-    return (leaf.format_help() for _, leaf in _leaves(parser(), ""))
-
-
-def _leaves(top: object, path: str) -> Iterator[tuple[str, object]]:
-    below = [action for action in top._actions if hasattr(action, "choices") and isinstance(action.choices, dict)]  # type: ignore[attr-defined]
-    if not below:
+def _leaves(top: ArgumentParser, path: str) -> Iterator[tuple[str, ArgumentParser]]:
+    """The commands below a parser; argparse has no public way to ask."""
+    below = [cast("object", action.choices) for action in top._actions]
+    nested = [cast("dict[str, ArgumentParser]", choices) for choices in below if isinstance(choices, dict)]
+    if not nested:
         yield path.strip(), top
-    for action in below:
-        for name, each in action.choices.items():
+    for choices in nested:
+        for name, each in choices.items():
             yield from _leaves(each, f"{path} {name}")
