@@ -20,7 +20,6 @@ turns out to be somebody else's: the broker applies acks, naks and renewals of a
 from __future__ import annotations
 
 import asyncio
-import os
 from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
@@ -35,7 +34,8 @@ from jetjobs._core.models import BadTrigger, RunKey, RunRecord, RunStatus
 from jetjobs._core.run_ids import is_fresh
 from jetjobs._core.texts import run_error
 from jetjobs._engine.claiming import Claiming
-from jetjobs._engine.execution import TaskExecution, Verdict, leave_if_forked
+from jetjobs._engine.execution import TaskExecution, Verdict
+from jetjobs._engine.forks import leave_if_forked, lineage
 from jetjobs._engine.held import HeldRun
 from jetjobs._engine.payloads import Prepared, prepare
 from jetjobs._engine.settling import Settling
@@ -54,6 +54,15 @@ log = structlog.get_logger("jetjobs.engine")
 
 BUSY_DELAY = timedelta(seconds=1)
 OTHER_SCHEMA_DELAY = timedelta(seconds=2)
+
+
+class Seat:
+    """Tells a coroutine which task runs it: asking the loop costs more than a handler that does nothing."""
+
+    __slots__ = ("task",)
+
+    def __init__(self) -> None:
+        self.task: asyncio.Task[None] | None = None
 
 
 class Runner:
@@ -104,7 +113,8 @@ class Runner:
             engine.slots.give_back()
             self._wait_for(engine.thread_slots, delivery)
         else:
-            engine.tasks.start_served(self._serve(delivery))
+            seat = Seat()
+            seat.task = engine.tasks.start_served(self._serve(delivery, seat))
 
     def _wait_for(self, slots: Slots, delivery: Delivery) -> None:
         """Give a delivery back that this host has no room for, and ask for the next when it has."""
@@ -116,13 +126,14 @@ class Runner:
         if self._consumption is not None and not self._engine.draining:
             self._consumption.allow(1)
 
-    async def _serve(self, delivery: Delivery) -> None:
+    async def _serve(self, delivery: Delivery, seat: Seat) -> None:
         try:
             found = headers.read_trigger(self._project, delivery.message)
             if isinstance(found, BadTrigger):
                 await self._reject(delivery, found)
                 return
             held = HeldRun(found.key, found, delivery, self._engine.clock.monotonic())
+            held.task = seat.task
             if not self._engine.held.take(held):
                 return
             try:
@@ -138,7 +149,7 @@ class Runner:
                 self._engine.thread_slots.give_back()
             self._engine.slots.give_back()
             self._allow_one()
-            self._engine.tasks.served()
+            self._engine.tasks.served(seat.task)
 
     async def _run(self, held: HeldRun, trigger: Trigger) -> None:
         prepared = await self._claim(held, trigger)
@@ -222,7 +233,9 @@ class Runner:
             timer = engine.clock.call_later(self._timeout, lambda: held.stop("timeout"))
         try:
             if self.hosted.job.is_async:
-                task = TaskExecution(verdict, self._grace, engine.clock, lambda: self._ignored(held, verdict))
+                task = TaskExecution(
+                    held.task, verdict, lambda: self._ignored(held, verdict), grace=self._grace, clock=engine.clock
+                )
                 held.execution = task
                 return await task.call(self._invoke_async(context))
             return await self._in_thread(held, verdict, context)
@@ -257,7 +270,7 @@ class Runner:
         hosted = self.hosted
         if not hosted.module.has_hooks:
             return await hosted.job.invoke(context, context.payload)
-        pid, error = os.getpid(), None
+        before, error = lineage(), None
         await hosted.module.run_before(context)
         try:
             return await hosted.job.invoke(context, context.payload)
@@ -265,7 +278,7 @@ class Runner:
             error = raised
             raise
         finally:
-            leave_if_forked(pid)
+            leave_if_forked(before)
             await hosted.module.run_after(context, error)
 
     def _invoke_plain(self, context: JobContext[Any], loop: asyncio.AbstractEventLoop) -> Any:
@@ -273,7 +286,7 @@ class Runner:
         hosted = self.hosted
         if not hosted.module.has_hooks:
             return hosted.job.invoke(context, context.payload)
-        module, pid, error = hosted.module, os.getpid(), None
+        module, before, error = hosted.module, lineage(), None
         asyncio.run_coroutine_threadsafe(module.run_before(context), loop).result()
         try:
             return hosted.job.invoke(context, context.payload)
@@ -281,7 +294,7 @@ class Runner:
             error = raised
             raise
         finally:
-            leave_if_forked(pid)
+            leave_if_forked(before)
             asyncio.run_coroutine_threadsafe(module.run_after(context, error), loop).result()
 
     # --------------------------------------------------------------- finish
