@@ -102,7 +102,7 @@ async def test_whatever_a_handler_says_its_run_ends(memory_stage: Stage, how: st
         await stage.retired(run_id, "once")
     assert record.status in {RunStatus.SUCCEEDED, RunStatus.FAILED, RunStatus.SKIPPED}
     assert len(stage.play.of(run_id)) == 1
-    assert not [entry for entry in said if entry["event"] in {"engine_task_failed", "service_pass_broke"}]
+    assert not [entry for entry in said if entry["event"] in {"engine_task_failed", "run_broke", "service_pass_broke"}]
     if record.status is RunStatus.FAILED:
         assert record.error is not None
         assert record.error.type != "Lost"
