@@ -133,7 +133,7 @@ async def test_bodies_nobody_can_read_are_failed_once(field: Field):
 
 
 @pytest.mark.parametrize(
-    ("body", "says"),
+    "body, says",
     [(b"", "there is none"), (b"{}", "id: Field required"), (b'{"id": "x"}', "id: "), (b"[]", ""), (b"null", "none")],
     ids=["empty", "field-missing", "field-wrong", "list", "null"],
 )

@@ -135,7 +135,7 @@ async def test_an_expiry_beyond_what_the_broker_can_count_is_no_obstacle(field: 
     await field.retired(job)
 
 
-@pytest.mark.parametrize(("turn", "attempts"), [("2", 2), ("999999999", 2), ("999999999999", 0)])
+@pytest.mark.parametrize("turn, attempts", [("2", 2), ("999999999", 2), ("999999999999", 0)])
 async def test_a_turn_out_of_thin_air_ends_too(field: Field, turn: str, attempts: int):
     """The next turn must be as readable as this one, or the run would wait for ever for its retry."""
     await field.raw.pub(field.subject("billing.eu.fail", "run.x1"), b"1", head(Jetjobs_Turn=turn))

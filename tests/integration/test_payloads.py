@@ -1,0 +1,188 @@
+"""Payloads and results of every size and type: they arrive whole, or are refused with a word, and no line is cut."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from jetjobs import JobContext, JobHost, Module, RunStatus
+from jetjobs._core.models import INLINE_LIMIT, ClaimCheck, Outgoing
+from jetjobs.errors import PayloadTooLargeError, RunFailed
+from tests.support.field import Field, field_of
+from tests.support.servers import RealServer
+
+pytestmark = pytest.mark.integration
+
+# msgpack's own bytes around a bytes value of the sizes below
+SIZES = [0, INLINE_LIMIT - 4, INLINE_LIMIT - 3, INLINE_LIMIT - 2, INLINE_LIMIT + 1, 1_000_000, 5_000_000]
+
+
+def sizes() -> Module:
+    module = Module("sizes")
+
+    @module.job(max_concurrency=4, timeout="30s")
+    async def echo(ctx: JobContext, payload: Any = None) -> Any:
+        return payload
+
+    @module.job(max_concurrency=4, timeout="30s")
+    async def make(ctx: JobContext, size: int) -> bytes:
+        return b"x" * size
+
+    @module.job(max_concurrency=4, timeout="30s", max_attempts=3)
+    async def say(ctx: JobContext, size: int) -> None:
+        for n in range(20):
+            ctx.log("l" * (size // 20), n=n)
+        ctx.checkpoint("c" * min(size, 60_000))
+        ctx.progress(1, message="p" * size)
+        raise ValueError("e" * size)
+
+    return module
+
+
+@pytest.fixture
+async def field(nats_url: str, project: str) -> AsyncIterator[Field]:
+    async with field_of(nats_url, project) as made:
+        await made.host(sizes())
+        yield made
+
+
+@pytest.mark.parametrize("size", SIZES)
+async def test_bytes_of_any_size_go_there_and_back(field: Field, size: int):
+    run = await field.client.get_job("sizes.echo").trigger(b"x" * size)
+    assert await run.result(timeout=20) == b"x" * size
+    record = await field.client.runs.get(run.run_id)
+    inline = size <= INLINE_LIMIT - 3  # with three bytes around it
+    assert isinstance(record.payload, bytes if inline else ClaimCheck)
+    assert (await run.wait(5)).result == b"x" * size
+
+
+async def test_nothing_and_no_bytes_are_two_things(field: Field):
+    for payload in (None, b"", "", [], {}, 0, False):
+        run = await field.client.get_job("sizes.echo").trigger(payload)
+        result = await run.result(timeout=10)
+        assert (result, type(result)) == (payload, type(payload))
+
+
+async def test_a_record_stays_small_whatever_its_parts(field: Field):
+    """B40: a message of megabytes, with logs, progress and checkpoint of megabytes beside it."""
+    run = await field.client.get_job("sizes.say").trigger(3_000_000)
+    record = await run.wait(15)
+    assert record.status is RunStatus.FAILED
+    assert record.error is not None
+    assert record.error.type == "ValueError"
+    assert "cut, 3000000 characters" in record.error.message
+    assert max((await field.record_sizes()).values()) < 512 * 1024
+
+
+class TestMaxPayload:
+    """The setting, on both sides."""
+
+    LIMIT = 100_000
+
+    @pytest.fixture
+    async def field(self, nats_url: str, project: str, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Field]:
+        monkeypatch.setenv("JETJOBS_MAX_PAYLOAD", str(self.LIMIT))
+        async with field_of(nats_url, project) as made:
+            await made.host(sizes())
+            yield made
+
+    async def test_a_payload_over_it_is_refused_at_the_call(self, field: Field):
+        job = field.client.get_job("sizes.echo")
+        assert len(await (await job.trigger(b"x" * (self.LIMIT - 5))).result(timeout=10)) == self.LIMIT - 5
+        with pytest.raises(PayloadTooLargeError, match=rf"{self.LIMIT + 1} bytes.*{self.LIMIT}"):
+            await job.trigger(b"x" * (self.LIMIT - 4))
+        await field.retired("sizes.echo")
+
+    async def test_a_result_over_it_is_a_failure_at_once(self, field: Field):
+        """One attempt, no repetition, the slot free."""
+        run = await field.client.get_job("sizes.make").trigger(self.LIMIT)
+        with pytest.raises(RunFailed, match=str(self.LIMIT)) as failed:
+            await run.result(timeout=5)
+        assert failed.value.record.error is not None
+        assert failed.value.record.error.type == "PayloadTooLargeError"
+        info = await field.retired("sizes.make")
+        assert info.num_redelivered == 0
+
+
+@pytest.fixture(params=["64KB", "8MB"])
+def other_server(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[RealServer]:
+    server = RealServer(tmp_path / "nats", extra_conf=f"max_payload: {request.param}")
+    server.start()
+    yield server
+    server.remove()
+
+
+@asynccontextmanager
+async def busy(field: Field) -> AsyncIterator[JobHost]:
+    """A host with a run in progress meanwhile, which must end well and have started once."""
+    module = Module("busy")
+    started, goes_on, starts = asyncio.Event(), asyncio.Event(), list[int]()
+
+    @module.job(timeout="60s", max_attempts=3)
+    async def hold(ctx: JobContext) -> str:
+        starts.append(ctx.attempt)
+        started.set()
+        await goes_on.wait()
+        return "held"
+
+    host = await field.host(sizes(), module)
+    run = await field.client.get_job("busy.hold").trigger()
+    async with asyncio.timeout(10):
+        await started.wait()
+    yield host
+    goes_on.set()
+    assert await run.result(timeout=10) == "held"
+    assert starts == [1]
+
+
+async def test_bodies_around_the_servers_limit(other_server: RealServer, project: str):
+    """B38: each arrives or is refused; the connection stays, and so does a run in progress."""
+    async with field_of(other_server.url, project) as field, busy(field):
+        limit = field.nats.max_payload
+        connected = field.client._scope.backend.broker.connected_since  # type: ignore[union-attr]
+        job = field.client.get_job("sizes.echo")
+        around = [*range(limit - 4096, limit, 512), limit - 1, limit, limit + 1]
+        edges = [*range(INLINE_LIMIT - 128, INLINE_LIMIT + 64, 64)]
+        for size in [*edges, *around]:
+            assert len(await (await job.trigger(b"x" * size)).result(timeout=20)) == size
+        assert field.client._scope.backend.broker.connected_since == connected  # type: ignore[union-attr]
+
+
+async def test_a_record_fits_into_what_the_server_takes(other_server: RealServer, project: str):
+    """B40, B38: on a server of 64 kB a record that may have 512 KiB could never be saved."""
+    async with field_of(other_server.url, project) as field, busy(field):
+        run = await field.client.get_job("sizes.say").trigger(200_000)
+        record = await run.wait(15)
+        assert (record.status, record.attempt) == (RunStatus.FAILED, 3)
+        assert record.error is not None
+        assert record.error.message.startswith("eee")
+        await field.retired("sizes.say")
+
+
+async def test_the_bare_limit_of_the_line_is_a_size_error(nats_url: str, project: str):
+    """B38, read from below: what would make the server hang up is refused before it is sent."""
+    async with field_of(nats_url, project) as field:
+        await field.host(sizes())
+        client = field.client
+        broker = client._scope.backend.broker  # type: ignore[union-attr]
+        connected = broker.connected_since
+        limit = field.nats.max_payload
+
+        async def store(size: int, name: str) -> None:
+            subject = f"jetjobs.{project}.trigger.sizes.unheard.run.{name}"
+            await broker.store(Outgoing(subject, {}, b"x" * size), expected=0)
+
+        refused = 0
+        for n, size in enumerate(range(limit - 128, limit + 2)):
+            try:
+                await store(size, f"r{n}")
+            except PayloadTooLargeError as error:
+                refused += 1
+                assert str(limit) in str(error)
+        assert 30 < refused < 100
+        assert broker.connected_since == connected
