@@ -105,3 +105,17 @@ async def test_a_whole_team_of_hosts_dies(rig: Rig) -> None:
         assert record.starts == 1 or record.run_id in started
     await rig.retired("hold3")
     assert rig.journal.most_live("hold3", died=died) <= 8
+
+
+async def test_a_cancelled_run_of_a_dead_host_never_starts_again(rig: Rig) -> None:
+    first = await rig.host()
+    run_id = await rig.trigger("hold3", 60)
+    await rig.journal.started(run_id)
+    first.kill9()
+    client = await rig.client()
+    assert (await client.run("basic", "hold3", run_id).cancel()).outcome.name == "ASKED"
+    await rig.host()
+    record = await rig.ended("hold3", run_id, TAKEN_OVER_WITHIN)
+    assert (record.status, record.starts) == (RunStatus.CANCELLED, 1)
+    await rig.retired("hold3")
+    assert len(rig.journal.starts(run_id)) == 1

@@ -14,7 +14,7 @@ from tests.faults.rig import ACK_WAIT, Rig, eventually
 
 RECREATED_WITHIN = 10.0
 # The defaults' proportions: the broker is silent for a third, a run is fenced at two thirds.
-LONGER = {"ACK_WAIT": "9s", "HEARTBEAT_EVERY": "2s"}
+LONGER = {"ACK_WAIT": "9s", "HEARTBEAT_EVERY": "2s", "LOST_AFTER": "20s"}
 
 
 async def consumer_config(rig: Rig, job: str) -> dict[str, object] | None:

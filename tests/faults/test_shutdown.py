@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import signal
 
+import anyio
 import pytest
 
 from jetjobs._core.models import RunStatus
 from tests.faults.rig import ACK_WAIT, Rig
+from tests.support.servers import RealServer
 
 
 async def test_a_draining_host_finishes_its_run_and_starts_no_other(rig: Rig) -> None:
@@ -117,3 +119,19 @@ async def test_a_thread_that_will_not_end_is_left_to_redelivery(rig: Rig) -> Non
     assert (record.status, record.starts) == (RunStatus.FAILED, 1)
     assert len(rig.journal.starts(run_id)) == 1
     await rig.retired("block_thread", 3 * ACK_WAIT)
+
+
+async def test_a_host_ends_in_time_although_the_broker_is_away(own_rig: Rig, own_server: RealServer) -> None:
+    """What it couldn't save starts again when both are back: the broker knows no better."""
+    rig = own_rig
+    host = await rig.host()
+    run_id = await rig.trigger("hold3", 0.8)
+    await rig.journal.started(run_id)
+    await anyio.to_thread.run_sync(own_server.kill9)
+    host.sigterm()
+    assert await host.exit_code(within=12) == 0
+    await anyio.to_thread.run_sync(own_server.start)
+    await rig.host()
+    record = await rig.ended("hold3", run_id, 4 * ACK_WAIT + 5)
+    assert (record.status, record.starts) == (RunStatus.SUCCEEDED, 2)
+    assert rig.journal.most_live(run=run_id) == 1

@@ -434,3 +434,9 @@ def binds(ctx: JobContext, value: str) -> str:
         before = BOUND.get()
         BOUND.set(value)
         return before
+
+
+@module.job(max_concurrency=6, max_attempts=50, backoff=QUICK)
+async def survives(ctx: JobContext, seconds: float) -> None:
+    with noted(ctx):
+        await asyncio.sleep(seconds)
