@@ -58,6 +58,8 @@ class Reaper:
     async def _look_into(self, run: RunKey) -> None:
         engine = self._engine
         try:
+            if not await self._connected_for_a_while():  # The connection may have been lost since the scan began.
+                return
             stored = await engine.backend.runs.get(run)  # The scan may be late; what decides a write may not.
             if stored is None or run in engine.held:
                 return
