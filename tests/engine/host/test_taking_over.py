@@ -142,6 +142,32 @@ async def test_a_run_whose_owner_answers_is_left(stage: Stage) -> None:
     assert (await stage.ended(run_id, "once")).status is RunStatus.SUCCEEDED
 
 
+async def test_an_outage_in_the_middle_of_a_scan(memory_stage: Stage) -> None:
+    """The reaper doubts a run just as everybody reconnects: its owner gets an ack wait to come back, and answers."""
+    stage = memory_stage
+    assert isinstance(stage.world, MemoryWorld)
+    first = await stage.host()
+    run_id = await stage.trigger("wait it", "once")
+    await stage.when(lambda: stage.play.of(run_id))
+    second = await stage.host()
+    await stage.world.elapse(1.5)
+    first.ports.fail("runs.update", times=12)  # no heartbeat for longer than lost_after
+    scan = second.ports.fail("runs.scan", when="hang", skip=3)
+    await stage.when(lambda: scan.hits)
+    await stage.world.elapse(3.5)
+    stage.world.cluster.stop()
+    await stage.world.elapse(1.0)
+    cut(first)
+    stage.world.cluster.start()
+    scan.release()
+    await stage.world.elapse(0.1)
+    heal(first)
+    await stage.world.elapse(2.0)
+    stage.play.gates["it"].set()
+    record = await stage.ended(run_id, "once")
+    assert (record.status, record.starts) == (RunStatus.SUCCEEDED, 1)
+
+
 async def orphan(stage: Stage, status: RunStatus, **changes: object) -> str:
     """A run's record left behind by a host that is gone, with no message."""
     broker = stage.client_ports.broker
