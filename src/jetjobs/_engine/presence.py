@@ -11,6 +11,7 @@ import structlog
 
 from jetjobs._core.models import HostPresence
 from jetjobs._engine.tasks import in_batches
+from jetjobs.errors import BrokerUnavailable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -35,6 +36,7 @@ class Presence:
         self._started_at = engine.backend.broker.now()
         self._hostname = socket.gethostname()
         self._warned: set[str] = set()
+        self._refused = False
 
     def _presence(self) -> HostPresence:
         engine = self._engine
@@ -53,7 +55,16 @@ class Presence:
 
     async def one_pass(self) -> None:
         """Say it."""
-        await self._engine.backend.catalog.say(self._presence(), TTL)
+        backend = self._engine.backend
+        try:
+            await backend.catalog.say(self._presence(), TTL)
+        except BrokerUnavailable:
+            # Connected, and nobody takes it: the bucket has gone, and with it perhaps that of the descriptors.
+            self._refused = backend.broker.connected_since is not None
+            raise
+        if self._refused:
+            await in_batches(backend.catalog.describe(descriptor) for descriptor in self._descriptors)
+            self._refused = False
 
     async def describe(self) -> None:
         """Publish the descriptors that differ, then the presence, and compare with the hosts that live."""

@@ -16,10 +16,11 @@ import structlog
 from jetjobs._clock import Clock, SystemClock
 from jetjobs._core import names
 from jetjobs._core.models import NOTHING, JobAddress, Message, Outgoing, RunKey, RunRecord
+from jetjobs._nats.delivery import ACK_PREFIX, consumer_at
 from jetjobs._nats.faults import NotFound
 from jetjobs._nats.inbound import Inbound
 from jetjobs._nats.link import Link
-from jetjobs._nats.provision import Provisioner, ProvisionSettings
+from jetjobs._nats.provision import Provisioner, ProvisionSettings, wanted_streams
 from jetjobs._nats.pull import ContinuousPull, Share
 from jetjobs._ports import OnDelivery
 from jetjobs.errors import AnswerUnknown, BrokerError, BrokerUnavailable
@@ -53,6 +54,8 @@ class NatsBroker:
         self._provisioner = Provisioner(link, project, settings or ProvisionSettings())
         self._pull = ContinuousPull(link, self._stream)
         self._limits: dict[JobAddress, int] = {}
+        everything = (wanted.needed["subjects"] for wanted in wanted_streams(project, self._provisioner.settings))
+        self._stored_on = tuple(subject.removesuffix(">") for subjects in everything for subject in subjects)
 
     @property
     def project(self) -> str:
@@ -99,6 +102,19 @@ class NatsBroker:
 
     async def ensure_project(self) -> None:
         """Create the stream and buckets, or adapt them to a higher configuration version."""
+        await self._provisioner.ensure_project()
+        self._link.writer.on_nobody = self._nobody_takes
+
+    def _nobody_takes(self, subject: str) -> None:
+        """A consumer, the stream or a bucket may have gone while this host is at work: somebody must make it again."""
+        if subject.startswith(ACK_PREFIX):
+            tokens = subject.split(".")
+            self._pull.doubt_consumer(tokens[consumer_at(tokens)])
+        elif subject.startswith(self._stored_on):
+            self._pull.restore_soon(self._restore)
+
+    async def _restore(self) -> None:
+        _log.warning("nobody stores what is written, looking for streams that have gone", project=self._project)
         await self._provisioner.ensure_project()
 
     async def ensure_consumer(self, job: JobAddress, max_concurrency: int, *, update: bool = True) -> None:

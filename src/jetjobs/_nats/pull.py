@@ -117,6 +117,7 @@ class ContinuousPull:
         self._pulls = 0
         self._wake = asyncio.Event()
         self._keeper: asyncio.Task[None] | None = None
+        self._restore: Callable[[], Awaitable[None]] | None = None
         self._closed = False
         link.connection.on_disconnect(self._disconnected)
         link.connection.on_reconnect(self._wake.set)
@@ -258,6 +259,20 @@ class ContinuousPull:
             share.suspect = why
             self._wake.set()
 
+    def doubt_consumer(self, consumer: str) -> None:
+        """Nobody took an ack or a renewal of this consumer's deliveries: look whether it is still there.
+
+        With every slot at work no pull waits at the server, and none would be told that the consumer has gone.
+        """
+        share = self._shares.get(consumer)
+        if share is not None:
+            self._doubt(share, "no responders")
+
+    def restore_soon(self, restore: Callable[[], Awaitable[None]]) -> None:
+        """Have the keeper call this, again until it succeeds."""
+        self._restore = restore
+        self._wake.set()
+
     # -- keeping
 
     def _disconnected(self) -> None:
@@ -298,6 +313,9 @@ class ContinuousPull:
             return
         if self._sub is None:
             await self._listen()
+        if self._restore is not None:
+            await self._restore()
+            self._restore = None
         self._notice_silence()
         failed: JetJobsError | None = None
         for share in list(self._shares.values()):

@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
 from jetjobs._nats.connection import Connection
@@ -57,6 +57,7 @@ class PipelinedWriter:
         self._queue: deque[asyncio.Future[None]] = deque()
         self._sweeper: asyncio.TimerHandle | None = None
         self._broken: BrokerError | None = None
+        self.on_nobody: Callable[[str], None] | None = None  # hears of subjects that nothing takes writes or asks on
         connection.on_disconnect(self._disconnected)
         connection.on_reconnect(self._free_places)
         connection.on_refusal(self._refused)
@@ -94,6 +95,8 @@ class PipelinedWriter:
                 return int(answer[answer.find(_SEQUENCE_IS) + 6 : -1])
             except ValueError:
                 pass
+        if message.headers and message.headers.get("Status") == "503":
+            raise self._nobody(subject, "write")
         return _sequence(message, subject)
 
     async def request(
@@ -115,8 +118,13 @@ class PipelinedWriter:
             await self._admit(deadline)
         message = await self._send(subject, data, headers, deadline)
         if message.headers and message.headers.get("Status") == "503":
-            raise no_responders(subject, "request")
+            raise self._nobody(subject, "request")
         return message
+
+    def _nobody(self, subject: str, doing: str) -> BrokerError:
+        if self.on_nobody is not None:
+            self.on_nobody(subject)
+        return no_responders(subject, doing)
 
     # -- sending
 
@@ -227,8 +235,6 @@ class PipelinedWriter:
 
 
 def _sequence(message: Inbound, subject: str) -> int:
-    if message.headers and message.headers.get("Status") == "503":
-        raise no_responders(subject, "write")
     answer = json.loads(message.data)
     error = answer.get("error")
     if error is not None:
