@@ -23,20 +23,19 @@ WRITE_TIMEOUT: Final = 5.0
 # The server counts lifetimes in nanoseconds of 64 bits, 292 years, and refuses a write with a longer one.
 LONGEST_TTL: Final = timedelta(days=36_500)
 
-EXPECTED: Final = "Nats-Expected-Last-Subject-Sequence"
-EXPECT_NONE: Final = {EXPECTED: "0"}
+EXPECT_NONE: Final = b"NATS/1.0\r\nNats-Expected-Last-Subject-Sequence: 0\r\n\r\n"
 
 
-def write_headers(expected: int | None, ttl: timedelta | None) -> dict[str, str]:
-    """Headers for a compare-and-set write whose entry goes by itself after `ttl`, rounded up to a whole second.
+def write_headers(expected: int | None, ttl: timedelta | None) -> bytes:
+    r"""The header block of a compare-and-set write whose entry goes by itself after `ttl`, rounded up to a second.
 
     >>> write_headers(7, timedelta(milliseconds=1200))
-    {'Nats-Expected-Last-Subject-Sequence': '7', 'Nats-TTL': '2s'}
+    b'NATS/1.0\r\nNats-Expected-Last-Subject-Sequence: 7\r\nNats-TTL: 2s\r\n\r\n'
     """
-    headers = {} if expected is None else {EXPECTED: str(expected)}
-    if ttl is not None:
-        headers["Nats-TTL"] = f"{max(1, ceil(min(ttl, LONGEST_TTL).total_seconds()))}s"
-    return headers
+    expecting = b"" if expected is None else b"Nats-Expected-Last-Subject-Sequence: %d\r\n" % expected
+    if ttl is None:
+        return b"NATS/1.0\r\n%b\r\n" % expecting
+    return b"NATS/1.0\r\n%bNats-TTL: %ds\r\n\r\n" % (expecting, max(1, ceil(min(ttl, LONGEST_TTL).total_seconds())))
 
 
 class Bucket:

@@ -23,6 +23,7 @@ from jetjobs._nats.dial import dial
 from jetjobs._nats.faults import permission_missing, permission_subject, redact, translate
 from jetjobs._nats.tuned import (
     Handler,
+    Headers,
     Hooks,
     drop_subscription,
     drop_unsent,
@@ -173,7 +174,7 @@ class Connection:
         finally:
             drop_subscription(self.client, sub)
 
-    def post(self, subject: str, data: bytes = b"", reply: str = "", headers: Mapping[str, str] | None = None) -> bool:
+    def post(self, subject: str, data: bytes = b"", reply: str = "", headers: Headers | None = None) -> bool:
         """Send without waiting; False if not connected. In order with everything sent here.
 
         Raises:

@@ -73,7 +73,13 @@ _MISMATCH: Final = frozenset({
 _SEQUENCE: Final = re.compile(r"sequence: (\d+)")
 _PERMISSION: Final = re.compile(r"permissions violation for (publish|subscription) to \"([^\"]+)\"", re.IGNORECASE)
 _CREDENTIALS: Final = re.compile(r"(?<=://)\S*@|(?<![\w/@])[^\s/@,\"'(]+:[^\s/@,]*@")
-_DENIED: Final = ("authorization violation", "authentication", "authorization failed", "user credentials", "offers no tls")
+_DENIED: Final = (
+    "authorization violation",
+    "authentication",
+    "authorization failed",
+    "user credentials",
+    "offers no tls",
+)
 
 
 def redact(text: str) -> str:

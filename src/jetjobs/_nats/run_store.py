@@ -15,7 +15,7 @@ import structlog
 
 from jetjobs._core import names, wire
 from jetjobs._core.models import JobAddress, RunKey, RunRecord
-from jetjobs._nats.bucket import EXPECT_NONE, EXPECTED, WRITE_TIMEOUT, Bucket, write_headers
+from jetjobs._nats.bucket import EXPECT_NONE, WRITE_TIMEOUT, Bucket, write_headers
 from jetjobs._nats.link import Link
 from jetjobs._nats.pages import Entry
 from jetjobs._ports import Stored
@@ -44,7 +44,7 @@ class NatsRunStore:
     async def update(self, record: RunRecord, revision: int, *, ttl: timedelta | None = None) -> int:
         """Replace the record last seen at `revision`; returns the new revision. Without `ttl` it stays."""
         subject = names.record_subject(self._project, record.run_key)
-        headers = {EXPECTED: str(revision)} if ttl is None else write_headers(revision, ttl)
+        headers = write_headers(revision, ttl)
         return await self._writer.write(subject, self._packed(record), headers, timeout=WRITE_TIMEOUT)
 
     async def get(self, run: RunKey) -> Stored | None:

@@ -24,6 +24,9 @@ from nats.aio.subscription import Subscription
 
 from jetjobs._nats.inbound import Direct, FrameParser, Handler
 
+# Values by name, or a block made beforehand, from "NATS/1.0" to its empty line.
+Headers = Mapping[str, str] | bytes
+
 _WHITESPACE: Final = re.compile(r"\s")
 _BREAKS_OUT: Final = re.compile(r"[ \t\r\n]")
 _HEADER_NAME: Final = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
@@ -144,7 +147,7 @@ def drop_subscription(client: Client, sub: Subscription) -> None:
     client._remove_sub(sub._id)
 
 
-def publish_now(client: Client, subject: str, data: bytes, *, reply: str, headers: Mapping[str, str] | None) -> None:
+def publish_now(client: Client, subject: str, data: bytes, *, reply: str, headers: Headers | None) -> None:
     """Buffer a publish, in order with nats-py's own commands; its flusher sends what one loop turn gathered.
 
     Does what `Client.publish` does in 1.0 instead of 2.6 µs (0.6 instead of 1.6 without headers), which is a
@@ -175,12 +178,14 @@ def publish_now(client: Client, subject: str, data: bytes, *, reply: str, header
         flushes.put_nowait(asyncio.get_running_loop().create_future())
 
 
-def message_size(data: bytes, headers: Mapping[str, str] | None) -> int:
+def message_size(data: bytes, headers: Headers | None) -> int:
     """The bytes the server counts against its limit."""
     return len(data) + (len(_header_block(headers)) if headers else 0)
 
 
-def _header_block(headers: Mapping[str, str]) -> bytes:
+def _header_block(headers: Headers) -> bytes:
+    if isinstance(headers, bytes):
+        return headers
     lines = ["NATS/1.0"]
     for name, value in headers.items():
         if name not in _PROVEN_NAMES:

@@ -15,12 +15,13 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from jetjobs._nats.connection import Connection
 from jetjobs._nats.faults import from_api_error, no_responders, permission_missing
 from jetjobs._nats.inbound import Inbound
+from jetjobs._nats.tuned import Headers
 from jetjobs.errors import AnswerUnknown, BrokerError, BrokerUnavailable
 
 OUTSTANDING: Final = 4096
@@ -73,9 +74,7 @@ class PipelinedWriter:
             self._listening = True
             await self._connection.listen(self._inbox + "*", self._answered)
 
-    async def write(
-        self, subject: str, data: bytes, headers: Mapping[str, str] | None = None, *, timeout: float
-    ) -> int:
+    async def write(self, subject: str, data: bytes, headers: Headers | None = None, *, timeout: float) -> int:
         """Store a message and return its sequence.
 
         Raises:
@@ -100,14 +99,12 @@ class PipelinedWriter:
         return _sequence(message, subject)
 
     async def request(
-        self, subject: str, data: bytes = b"", *, timeout: float, headers: Mapping[str, str] | None = None
+        self, subject: str, data: bytes = b"", *, timeout: float, headers: Headers | None = None
     ) -> bytes:
         """The body of the one answer to a request."""
         return (await self.ask(subject, data, timeout=timeout, headers=headers)).data
 
-    async def ask(
-        self, subject: str, data: bytes = b"", *, timeout: float, headers: Mapping[str, str] | None = None
-    ) -> Inbound:
+    async def ask(self, subject: str, data: bytes = b"", *, timeout: float, headers: Headers | None = None) -> Inbound:
         """The one answer to a request, with its headers.
 
         Raises:
@@ -165,9 +162,7 @@ class PipelinedWriter:
             if place in self._queue:
                 self._queue.remove(place)
 
-    def _send(
-        self, subject: str, data: bytes, headers: Mapping[str, str] | None, deadline: float
-    ) -> asyncio.Future[Inbound]:
+    def _send(self, subject: str, data: bytes, headers: Headers | None, deadline: float) -> asyncio.Future[Inbound]:
         if self._broken is not None:
             raise self._broken
         self._number += 1
