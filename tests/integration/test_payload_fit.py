@@ -1,4 +1,4 @@
-"""Payloads that don't fit their handler: the caller is told where the job is at hand, else they fail once, saying why."""
+"""Payloads that don't fit their handler: the caller is told who has the job at hand, else they fail once."""
 
 from __future__ import annotations
 
