@@ -13,6 +13,7 @@
     ├── ScheduleError (ValueError)           a cron line or interval that means nothing
     ├── BrokerError                          something between us and NATS
     │   ├── BrokerUnavailable                not reachable in time; nothing was sent
+    │   │   └── ProjectNotPrepared           reachable, but no host ever made this project's streams
     │   ├── AnswerUnknown                    sent, not answered: it may have happened
     │   │   └── TriggerUnconfirmed           the same for a trigger; has `.run_id`, repeat it safely
     │   ├── WrongRevision                    somebody else wrote first (10071)
@@ -91,6 +92,10 @@ class BrokerError(JetJobsError):
 
 class BrokerUnavailable(BrokerError):
     """The broker was not reachable in time, and nothing was sent."""
+
+
+class ProjectNotPrepared(BrokerUnavailable):
+    """No stream takes the project's messages: no host ever started there, or the stream has no leader yet."""
 
 
 class AnswerUnknown(BrokerError):

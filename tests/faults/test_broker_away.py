@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import time
 
-import anyio
 import pytest
 
 from jetjobs._core.models import RunStatus
@@ -24,9 +23,9 @@ async def test_an_outage_longer_than_the_ack_wait_starts_nothing_twice(
     for run_id in runs:
         await rig.journal.started(run_id)
     await asyncio.sleep(ACK_WAIT / 2)  # the runs are under way
-    await anyio.to_thread.run_sync(own_server.kill9)
+    await asyncio.to_thread(own_server.kill9)
     await asyncio.sleep(2 * ACK_WAIT)  # the outage
-    await anyio.to_thread.run_sync(own_server.start)
+    await asyncio.to_thread(own_server.start)
     for record in await rig.all_ended(job, runs):
         assert (record.status, record.starts, record.result) == (RunStatus.SUCCEEDED, 1, "attempt 1")
     await rig.retired(job)
@@ -42,11 +41,11 @@ async def test_handlers_that_end_during_the_outage_are_saved_after_it(own_rig: R
     runs = await rig.trigger_all("hold3", [1.0] * 4)
     for run_id in runs:
         await rig.journal.started(run_id)
-    await anyio.to_thread.run_sync(own_server.kill9)
+    await asyncio.to_thread(own_server.kill9)
     for run_id in runs:
         await rig.journal.ended(run_id)
     await asyncio.sleep(1.5 * ACK_WAIT)  # the outage
-    await anyio.to_thread.run_sync(own_server.start)
+    await asyncio.to_thread(own_server.start)
     for record in await rig.all_ended("hold3", runs):
         assert (record.status, record.starts) == (RunStatus.SUCCEEDED, 1)
     await rig.retired("hold3")
@@ -59,9 +58,9 @@ async def test_a_killed_broker_with_200_runs_queued(own_rig: Rig, own_server: Re
     hosts = [await rig.host(), await rig.host()]
     runs = await rig.trigger_all("four", [0.02] * 200)
     await rig.journal.started(job="four", times=40)
-    await anyio.to_thread.run_sync(own_server.kill9)
+    await asyncio.to_thread(own_server.kill9)
     assert len(rig.journal.starts(job="four")) < 200
-    await anyio.to_thread.run_sync(own_server.start)
+    await asyncio.to_thread(own_server.start)
     records = await rig.all_ended("four", runs)
     await rig.retired("four", 4 * ACK_WAIT)
     assert {record.status for record in records} == {RunStatus.SUCCEEDED}
@@ -72,9 +71,7 @@ async def test_a_killed_broker_with_200_runs_queued(own_rig: Rig, own_server: Re
 
 
 @pytest.mark.parametrize("job", ["hold3", "spin3"])
-async def test_a_host_that_alone_lost_the_broker_stops_before_another_starts(
-    rig: Rig, job: str
-) -> None:
+async def test_a_host_that_alone_lost_the_broker_stops_before_another_starts(rig: Rig, job: str) -> None:
     port = int(rig.url.rpartition(":")[2])
     async with Proxy(port) as proxy:
         first = await rig.host(server=proxy.url)
@@ -108,7 +105,7 @@ async def test_a_frozen_broker_is_no_reason_to_start_twice_at_once(own_rig: Rig,
     runs = await rig.trigger_all("hold3", [2.5 * ACK_WAIT] * 3)
     for run_id in runs:
         await rig.journal.started(run_id)
-    await anyio.to_thread.run_sync(own_server.sigstop)
+    await asyncio.to_thread(own_server.sigstop)
     await asyncio.sleep(2 * ACK_WAIT)
     own_server.sigcont()
     for record in await rig.all_ended("hold3", runs):

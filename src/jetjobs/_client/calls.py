@@ -7,12 +7,13 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
-from jetjobs.errors import AnswerUnknown, BrokerUnavailable
+from jetjobs.errors import AnswerUnknown, BrokerUnavailable, ProjectNotPrepared
 
 T = TypeVar("T")
 
 _FIRST_PAUSE = 0.05
 _LONGEST_PAUSE = 1.0
+_ELECTION = 2.0
 
 
 class Deadline:
@@ -42,15 +43,23 @@ class Deadline:
 class Pauses:
     """Growing pauses between tries, never past the deadline."""
 
-    __slots__ = ("_deadline", "_next")
+    __slots__ = ("_deadline", "_next", "_unprepared")
 
     def __init__(self, deadline: Deadline) -> None:
         self._deadline = deadline
         self._next = _FIRST_PAUSE
+        self._unprepared: Deadline | None = None
 
-    async def another_try(self) -> bool:
-        """Wait, and say whether there is time for another try."""
+    async def another_try(self, after: Exception | None = None) -> bool:
+        """Wait, and say whether another try makes sense, after that error if there was one.
+
+        A project without stream is waited for only as long as a new stream takes to elect its leader.
+        """
         left = self._deadline.left
+        if isinstance(after, ProjectNotPrepared):
+            if self._unprepared is None:
+                self._unprepared = Deadline(_ELECTION)
+            left = min(left, self._unprepared.left)
         if left <= 0:
             return False
         await asyncio.sleep(min(self._next, left))
@@ -73,6 +82,8 @@ async def read(ask: Callable[[], Awaitable[T]], deadline: Deadline, what: str) -
             cause: Exception = error
         except (BrokerUnavailable, AnswerUnknown) as error:
             cause = error
-        if not await pauses.another_try():
+        if not await pauses.another_try(cause):
+            if isinstance(cause, ProjectNotPrepared):
+                raise ProjectNotPrepared(f"{what}: {cause}") from cause
             why = f": {cause}" if str(cause) else ""
             raise BrokerUnavailable(f"{what}: no answer within {deadline.seconds:g} s{why}") from cause

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
-
-import anyio
 
 from jetjobs._client.calls import Deadline
 from jetjobs._client.handle import JobHandle
@@ -62,12 +61,12 @@ async def trigger_many(
     It ends once nothing was confirmed for `patience` seconds: what is left then is not sent.
     """
     many = _Many(iter(requests), find, patience)
-    async with anyio.create_task_group() as group:
+    async with asyncio.TaskGroup() as group:
         for _ in range(_IN_FLIGHT):
             if not many.more:
                 break
-            group.start_soon(many.work)
-            await anyio.lowlevel.checkpoint()
+            group.create_task(many.work())
+            await asyncio.sleep(0)
     return many.results()
 
 

@@ -223,7 +223,7 @@ class Publisher:
                 cause = error
             if pauses is None:
                 pauses = Pauses(Deadline(min(deadline.left, _REPEAT_FOR)))
-            if not await pauses.another_try():
+            if not await pauses.another_try(cause):
                 break
         raise _unanswered(run, deadline, cause, sent=sent) from cause
 

@@ -24,6 +24,7 @@ from jetjobs.errors import (
     JetStreamDisabled,
     PayloadTooLargeError,
     PermissionMissing,
+    ProjectNotPrepared,
     StorageFull,
     StreamMismatch,
     WrongRevision,
@@ -111,7 +112,7 @@ def no_responders(subject: str, doing: str) -> BrokerError:
             f"{doing}: nobody answers the JetStream API. Start nats-server with -js, "
             "or enable JetStream for this account"
         )
-    return BrokerUnavailable(
+    return ProjectNotPrepared(
         f'{doing}: no stream takes "{subject}" now. No host has prepared this project yet '
         "(`jetjobs init`), or its stream has no leader"
     )

@@ -35,6 +35,8 @@ _RACES: Final = 5
 _HOSTS_MAX_AGE: Final = timedelta(days=1)  # entries carry their own, shorter TTL
 # The broker never lets these change; everything else is tried.
 _IMMUTABLE: Final = frozenset({"retention", "storage"})
+# Over these the broker drops the oldest messages; to refuse new ones instead, a stream with schedules isn't allowed.
+_DROPS: Final = ("max_bytes", "max_msgs", "max_msgs_per_subject")
 
 Config = dict[str, Any]
 
@@ -196,6 +198,7 @@ class Provisioner:
         fixed = [name for name in differing if name in _IMMUTABLE]
         if fixed:
             raise _mismatch(wanted, existing, fixed, "the broker never changes that")
+        _refuse_drops(wanted, existing)
         if not differing and version >= CONFIG_VERSION:
             return
         if version > CONFIG_VERSION:
@@ -286,6 +289,16 @@ class Provisioner:
         changed = {"ack_wait": config["ack_wait"], "max_ack_pending": config["max_ack_pending"], "max_deliver": -1}
         kept = {key: value for key, value in existing.get("metadata", {}).items() if not key.startswith("_nats.")}
         await self._put_consumer({**existing, **changed, "metadata": {**kept, **config["metadata"]}}, "update")
+
+
+def _refuse_drops(wanted: Wanted, existing: Mapping[str, Any]) -> None:
+    limits = {name: existing[name] for name in _DROPS if existing.get(name, -1) > 0}
+    if limits and wanted.needed["retention"] == "workqueue":
+        told = ", ".join(f"{name} of {value}" for name, value in limits.items())
+        raise StreamMismatch(
+            f"stream {wanted.name} has a limit ({told}), and beyond it the broker would drop triggers it accepted: set "
+            "it to -1 and limit the storage of the account instead, which makes the broker refuse new ones"
+        )
 
 
 def _version(config: Mapping[str, Any]) -> int:

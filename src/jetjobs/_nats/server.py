@@ -6,6 +6,7 @@ that keeps the promise "gone with its parent" is `supervisor.py`, whose docstrin
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import socket
@@ -18,9 +19,6 @@ from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
-
-import anyio
-import anyio.to_thread
 
 from jetjobs._nats.server_binary import NEEDED as NEEDED
 from jetjobs._nats.server_binary import ServerBinary as ServerBinary
@@ -99,17 +97,24 @@ class EmbeddedServer:
                 not ready within 10 s (shows its last log lines).
         """
         try:
-            await anyio.to_thread.run_sync(self.start_blocking)
+            await asyncio.to_thread(self.start_blocking)
         except BaseException:
             # Cancelled while the thread goes on: the lock makes this wait for its end.
-            with anyio.CancelScope(shield=True):
-                await anyio.to_thread.run_sync(self.stop_blocking)
+            await self.stop()
             raise
 
     async def stop(self) -> None:
         """End the server: SIGTERM, after 3 s SIGKILL. Its process is gone on return."""
-        with anyio.CancelScope(shield=True):
-            await anyio.to_thread.run_sync(self.stop_blocking)
+        stopping = asyncio.ensure_future(asyncio.to_thread(self.stop_blocking))
+        cancelled: asyncio.CancelledError | None = None
+        while not stopping.done():
+            try:
+                await asyncio.shield(stopping)
+            except asyncio.CancelledError as error:
+                cancelled = error  # A process left behind is worse than a late cancellation.
+        if cancelled is not None:
+            raise cancelled
+        stopping.result()
 
     def start_blocking(self) -> None:
         """`start` for callers without an event loop."""
