@@ -182,8 +182,10 @@ class JobHost:
         died = hosting.died if hosting is not None else None
         engine = hosting.engine if hosting is not None else None
         problem = f"a loop died: {died!r}" if died is not None else None if connected else "not connected"
+        if problem is None and hosting is not None:
+            problem = hosting.presence.problem
         return HostHealth(
-            ok=connected and died is None,
+            ok=connected and problem is None,
             connected=connected,
             draining=engine.draining if engine is not None else False,
             host_id=self.host_id,

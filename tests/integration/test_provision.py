@@ -131,14 +131,14 @@ class TestExisting:
 
     async def test_what_is_missing_is_enabled_in_place(self, link: Link, project: str):
         stream = await self.make(
-            link, project, allow_msg_schedules=None, allow_atomic=None, metadata={"mine": "kept"}, max_bytes=10**9
+            link, project, allow_msg_schedules=None, allow_atomic=None, metadata={"mine": "kept"}, max_msg_size=10**6
         )
         await provisioner(link, project).ensure_project()
         now = await config(link, stream)
         assert now["allow_msg_schedules"] is now["allow_atomic"] is True
         assert now["metadata"]["mine"] == "kept"
         assert now["metadata"][VERSION_KEY] == "1"
-        assert now["max_bytes"] == 10**9
+        assert now["max_msg_size"] == 10**6
 
     async def test_missing_subjects_are_added(self, link: Link, project: str):
         stream = await self.make(link, project, subjects=[f"extra.{project}", f"jetjobs.{project}.trigger.>"])

@@ -11,7 +11,7 @@ import structlog
 
 from jetjobs._core.models import HostPresence
 from jetjobs._engine.tasks import in_batches
-from jetjobs.errors import BrokerUnavailable
+from jetjobs.errors import BrokerError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -36,7 +36,7 @@ class Presence:
         self._started_at = engine.backend.broker.now()
         self._hostname = socket.gethostname()
         self._warned: set[str] = set()
-        self._refused = False
+        self.problem: str | None = None  # why the broker, connected as it is, doesn't take what this host says
 
     def _presence(self) -> HostPresence:
         engine = self._engine
@@ -58,13 +58,13 @@ class Presence:
         backend = self._engine.backend
         try:
             await backend.catalog.say(self._presence(), TTL)
-        except BrokerUnavailable:
-            # Connected, and nobody takes it: the bucket has gone, and with it perhaps that of the descriptors.
-            self._refused = backend.broker.connected_since is not None
+        except BrokerError as error:
+            self.problem = None if backend.broker.connected_since is None else str(error)
             raise
-        if self._refused:
+        if self.problem is not None:
+            # The bucket had gone, perhaps, and with it that of the descriptors.
             await in_batches(backend.catalog.describe(descriptor) for descriptor in self._descriptors)
-            self._refused = False
+            self.problem = None
 
     async def describe(self) -> None:
         """Publish the descriptors that differ, then the presence, and compare with the hosts that live."""

@@ -293,7 +293,7 @@ class Provisioner:
 
 def _refuse_drops(wanted: Wanted, existing: Mapping[str, Any]) -> None:
     limits = {name: existing[name] for name in _DROPS if existing.get(name, -1) > 0}
-    if limits and wanted.needed["retention"] == "workqueue":
+    if limits and wanted.needed["retention"] == "workqueue" and existing.get("discard") != "new":
         told = ", ".join(f"{name} of {value}" for name, value in limits.items())
         raise StreamMismatch(
             f"stream {wanted.name} has a limit ({told}), and beyond it the broker would drop triggers it accepted: set "
