@@ -56,14 +56,22 @@ class Bucket:
 
     async def get(self, subject: str) -> Entry | None:
         """The entry as the leader has it. A marker that some other client left counts as none."""
+        entry = await self._last(subject)
+        return entry if entry is not None and entry.data else None
+
+    async def marker(self, subject: str) -> int | None:
+        """The revision of a marker that some other client's delete left, on which a create fails; else `None`."""
+        entry = await self._last(subject)
+        return entry.revision if entry is not None and not entry.data else None
+
+    async def _last(self, subject: str) -> Entry | None:
         try:
             answer = await self._ask("STREAM.MSG.GET", {"last_by_subj": subject}, subject)
         except NotFound:
             return None
         message: dict[str, Any] = answer["message"]
         data = base64.b64decode(message.get("data") or "")
-        stored_at = datetime.fromisoformat(message["time"])
-        return Entry(message["subject"], data, message["seq"], stored_at) if data else None
+        return Entry(message["subject"], data, message["seq"], datetime.fromisoformat(message["time"]))
 
     async def subjects(self, pattern: str) -> list[str]:
         """The subjects under a pattern that have an entry, as the leader knows them."""

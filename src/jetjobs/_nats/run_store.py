@@ -19,7 +19,7 @@ from jetjobs._nats.bucket import EXPECT_NONE, WRITE_TIMEOUT, Bucket, write_heade
 from jetjobs._nats.link import Link
 from jetjobs._nats.pages import Entry
 from jetjobs._ports import Stored
-from jetjobs.errors import PayloadInvalidError
+from jetjobs.errors import PayloadInvalidError, WrongRevision
 
 _log = structlog.get_logger("jetjobs.nats")
 
@@ -38,8 +38,15 @@ class NatsRunStore:
 
     async def create(self, record: RunRecord) -> int:
         """Store a record that must not exist yet; returns its revision."""
-        subject = names.record_subject(self._project, record.run_key)
-        return await self._writer.write(subject, self._packed(record), EXPECT_NONE, timeout=WRITE_TIMEOUT)
+        subject, data = names.record_subject(self._project, record.run_key), self._packed(record)
+        try:
+            return await self._writer.write(subject, data, EXPECT_NONE, timeout=WRITE_TIMEOUT)
+        except WrongRevision:
+            # `nats kv del` leaves a marker: there is no record to read, and none could ever be created.
+            marker = await self._bucket.marker(subject)
+            if marker is None:
+                raise
+            return await self._writer.write(subject, data, write_headers(marker, None), timeout=WRITE_TIMEOUT)
 
     async def update(self, record: RunRecord, revision: int, *, ttl: timedelta | None = None) -> int:
         """Replace the record last seen at `revision`; returns the new revision. Without `ttl` it stays."""
