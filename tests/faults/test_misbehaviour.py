@@ -145,7 +145,7 @@ async def test_threads_that_never_end(rig: Rig) -> None:
     assert (health.threads_busy, health.threads_limit) == (6, 6)
     assert len(rig.journal.starts(job="never_ends")) == 6
     assert started < set(runs)
-    assert len(host.events("host_is_full")) < 500
+    assert len(host.events("host_is_full")) < 4, "said now and then, not for each delivery"
     host.sigterm()
     assert await host.exit_code(within=10) == 0
 

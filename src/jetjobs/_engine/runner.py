@@ -39,6 +39,7 @@ from jetjobs._engine.forks import leave_if_forked, lineage
 from jetjobs._engine.held import HeldRun
 from jetjobs._engine.payloads import Prepared, prepare
 from jetjobs._engine.settling import Settling
+from jetjobs._engine.slots import Admission
 from jetjobs._engine.threads import ThreadExecution
 from jetjobs.context import JobContext, Journal
 from jetjobs.errors import BrokerError, PayloadInvalidError, WrongRevision
@@ -47,12 +48,12 @@ if TYPE_CHECKING:
     from jetjobs._core.models import Trigger
     from jetjobs._engine.engine import Engine
     from jetjobs._engine.hosted import HostedJob
-    from jetjobs._engine.slots import Slots
     from jetjobs._ports import Consumption, Delivery
 
 log = structlog.get_logger("jetjobs.engine")
 
 BUSY_DELAY = timedelta(seconds=1)
+MOST_PATIENCE = 1.0  # seconds a delivery waits here for a slot; its ack wait is running
 OTHER_SCHEMA_DELAY = timedelta(seconds=2)
 
 
@@ -70,6 +71,7 @@ class Runner:
 
     __slots__ = (
         "_ack_wait",
+        "_admission",
         "_claiming",
         "_consumption",
         "_engine",
@@ -91,6 +93,14 @@ class Runner:
         self._grace = engine.settings.interrupt_grace.total_seconds()
         timeout = hosted.job.policy.timeout
         self._timeout = None if timeout is None else timeout.total_seconds()
+        self._admission = Admission(
+            (engine.slots,) if hosted.job.is_async else (engine.thread_slots, engine.slots),
+            engine.clock,
+            admit=self._admitted,
+            refuse=self._refused,
+            patience=min(MOST_PATIENCE, self._ack_wait / 6),
+            job=str(hosted.address),
+        )
 
     async def start(self) -> None:
         """Begin to take deliveries, as many at once as the job's limit."""
@@ -101,26 +111,23 @@ class Runner:
         """Take nothing more. What runs goes on."""
         if self._consumption is not None:
             await self._consumption.stop()
+        self._admission.close()
 
     def on_delivery(self, delivery: Delivery) -> None:
         """Serve a delivery; returns at once."""
-        engine = self._engine
-        if engine.draining:
+        if self._engine.draining:
             delivery.nak()
-        elif not engine.slots.take():
-            self._wait_for(engine.slots, delivery)
-        elif not self.hosted.job.is_async and not engine.thread_slots.take():
-            engine.slots.give_back()
-            self._wait_for(engine.thread_slots, delivery)
         else:
-            seat = Seat()
-            seat.task = engine.tasks.start_served(self._serve(delivery, seat))
+            self._admission.ask(delivery)
 
-    def _wait_for(self, slots: Slots, delivery: Delivery) -> None:
-        """Give a delivery back that this host has no room for, and ask for the next when it has."""
-        log.warning("host_is_full", job=str(self.hosted.address), limit=slots.limit)
-        delivery.nak(BUSY_DELAY)
-        slots.when_free(self._allow_one)
+    def _admitted(self, delivery: Delivery) -> None:
+        seat = Seat()
+        seat.task = self._engine.tasks.start_served(self._serve(delivery, seat))
+
+    def _refused(self, delivery: Delivery) -> None:
+        """This host has no room: another one may."""
+        delivery.nak()
+        self._allow_one()
 
     def _allow_one(self) -> None:
         if self._consumption is not None and not self._engine.draining:
@@ -145,9 +152,7 @@ class Runner:
             # it is, and redelivery takes the run over.
             log.exception("run_broke", subject=delivery.message.subject)
         finally:
-            if not self.hosted.job.is_async:
-                self._engine.thread_slots.give_back()
-            self._engine.slots.give_back()
+            self._admission.give_back()
             self._allow_one()
             self._engine.tasks.served(seat.task)
 

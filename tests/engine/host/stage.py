@@ -217,6 +217,9 @@ async def _act(play: Play, ctx: JobContext[Any], how: str) -> str:
                 await asyncio.sleep(1)
             except asyncio.CancelledError:
                 await play.gates.setdefault(more, asyncio.Event()).wait()
+        case "sleep":
+            await play.clock.sleep(float(more))
+            return "slept"
         case "do":
             return play.acts[more](ctx)
         case "linger":
