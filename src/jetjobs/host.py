@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import logging
 import os
 import secrets
 import signal
 import socket
-import sys
-from contextlib import suppress
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, Self
@@ -24,6 +21,7 @@ from jetjobs._client.scope import Scope
 from jetjobs._clock import SystemClock
 from jetjobs._core.policy import check_age
 from jetjobs._engine.hosting import Hosting, Served
+from jetjobs._engine.leaving import everything_ended, leave, take_over_executor
 from jetjobs._nats import OpenClient, open_backend
 from jetjobs._nats.provision import ProvisionSettings
 from jetjobs.config import (
@@ -111,7 +109,6 @@ class JobHost:
         self._binding: ClientBinding | None = None
         self._closed = asyncio.Event()
         self._closing = False
-        self._left_behind = False
 
     # ------------------------------------------------------------- lifetime
 
@@ -150,7 +147,7 @@ class JobHost:
         self._closing = True
         try:
             if self._hosting is not None:
-                self._left_behind = not await self._hosting.close()
+                await self._hosting.close()
         finally:
             await self._let_go()
             self._closed.set()
@@ -206,6 +203,7 @@ class JobHost:
     async def _run(self) -> int:
         stop: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         _on_signals(stop)
+        executor = take_over_executor()
         if not await _first(self.start(), stop):
             await self.close()
             return stop.result()
@@ -216,8 +214,8 @@ class JobHost:
             return EXIT_OK
         log.info("host_draining", running=self.health().running)
         await self.close()
-        if self._left_behind:
-            _leave(stop.result())
+        if not await everything_ended(executor):
+            leave(stop.result())
         return stop.result()
 
     async def __aenter__(self) -> Self:
@@ -303,15 +301,6 @@ def _modules(given: Module | Iterable[Module]) -> tuple[Module, ...]:
 def _host_part() -> str:
     name = socket.gethostname().split(".")[0]
     return "".join(c if c.isascii() and c.isalnum() else "-" for c in name)[:32] or "host"
-
-
-def _leave(code: int) -> None:
-    """End the process at once: a handler that swallows every cancellation would keep the loop from closing for ever."""
-    logging.shutdown()
-    for stream in (sys.stdout, sys.stderr):
-        with suppress(OSError, ValueError):
-            stream.flush()
-    os._exit(code)
 
 
 async def _first(work: Coroutine[Any, Any, None], stop: asyncio.Future[int]) -> bool:
