@@ -135,3 +135,16 @@ async def test_a_host_ends_in_time_although_the_broker_is_away(own_rig: Rig, own
     record = await rig.ended("hold3", run_id, 4 * ACK_WAIT + 5)
     assert (record.status, record.starts) == (RunStatus.SUCCEEDED, 2)
     assert rig.journal.most_live(run=run_id) == 1
+
+
+@pytest.mark.parametrize("job,status", [("leaves_a_thread", "TIMED_OUT"), ("leaves_a_task", "SUCCEEDED")])
+async def test_what_a_handler_left_behind_keeps_no_process_alive(rig: Rig, job: str, status: str) -> None:
+    host = await rig.host()
+    run_id = await rig.trigger(job)
+    assert (await rig.ended(job, run_id)).status == status
+    host.sigterm()
+    assert await host.exit_code(within=6) == 0
+    assert [line.what for line in rig.journal.lines() if line.what.startswith("lifespan")] == [
+        "lifespan opens",
+        "lifespan closes",
+    ]

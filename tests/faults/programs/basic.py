@@ -440,3 +440,26 @@ def binds(ctx: JobContext, value: str) -> str:
 async def survives(ctx: JobContext, seconds: float) -> None:
     with noted(ctx):
         await asyncio.sleep(seconds)
+
+
+@module.job(timeout="500ms")
+async def leaves_a_thread(ctx: JobContext) -> None:
+    """What it waits for goes on in the loop's executor, whatever becomes of the handler."""
+    with noted(ctx):
+        await asyncio.to_thread(time.sleep, 60)
+
+
+KEPT: set[asyncio.Task[None]] = set()
+
+
+@module.job
+async def leaves_a_task(ctx: JobContext) -> None:
+    async def stay() -> None:
+        while True:
+            try:
+                await asyncio.sleep(1)
+            except asyncio.CancelledError:
+                note("swallowed", run=ctx.run_id)
+
+    with noted(ctx):
+        KEPT.add(asyncio.get_running_loop().create_task(stay()))
