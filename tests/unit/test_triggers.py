@@ -30,6 +30,9 @@ CLOSE = JobAddress("billing", "close_day")
         ("@Daily", "@daily"),
         ("@hourly", "@hourly"),
         ("0 0 0 29 2 *", "0 0 0 29 2 *"),
+        ("0 0 * * 7", "0 0 * * 0"),  # Sunday is 0 to the broker
+        ("0 0 * * 5-7", "0 0 * * 0,5,6"),
+        ("0 0 * * 1-7/2,WED", "0 0 * * 0,1,3,5,WED"),
         ("0 0 30 2 1", "0 0 30 2 1"),  # the 30th of February, or any Monday of it
     ],
 )
@@ -55,8 +58,6 @@ def test_cron_lines_that_are_kept(written: str, kept: str) -> None:
         ("0 0 0 * *", "'0' is no day of month; it goes from 1 to 31"),
         ("0 0 32 * *", "'32' is no day of month"),
         ("0 0 * 13 *", "'13' is no month; it goes from 1 to 12"),
-        ("0 0 * * 7", "'7' is no day of week; Sunday is 0 or SUN"),
-        ("0 0 * * 5-7", "Sunday is 0 or SUN"),
         ("0 0 * * 8", "'8' is no day of week; it goes from 0 to 6"),
         ("0 0 * * FRI-MON", "the range runs backwards; write FRI-SAT,SUN-MON"),
         ("0 22-4 * * *", "the range runs backwards; write 22-23,0-4"),

@@ -1,63 +1,197 @@
-"""What a cron line may say: five fields, or six with seconds first. Refusals tell what to write instead.
+"""What a cron line means in a zone: when it fires, next and before, exactly as nats-server has it.
 
-The broker reads the same grammar, except that it takes six fields only and tells nothing about what it refuses.
+The grammar of a field and its refusals are in `cron_fields`, the broker's way of searching in `cron_search`.
 """
 
 from __future__ import annotations
 
-import re
+import zoneinfo
+from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta, timezone, tzinfo
+from functools import lru_cache
+from itertools import islice
 from typing import Final
 
+from jetjobs._core.cron_fields import DAY, HOUR, MINUTE, MONTH, SECOND, WEEKDAY, read_field
+from jetjobs._core.cron_search import Fields, following, on_the_wall
 from jetjobs.errors import ScheduleError
 
-PREDEFINED: Final = ("@hourly", "@daily", "@midnight", "@weekly", "@monthly", "@yearly", "@annually")
-_MONTHS: Final = ("JAN", "FEB", "MAR", "APR", "MAY", "JUN", "JUL", "AUG", "SEP", "OCT", "NOV", "DEC")
-_DAYS: Final = ("SUN", "MON", "TUE", "WED", "THU", "FRI", "SAT")
+PREDEFINED: Final = {
+    "@hourly": "0 0 * * * *",
+    "@daily": "0 0 0 * * *",
+    "@midnight": "0 0 0 * * *",
+    "@weekly": "0 0 0 * * 0",
+    "@monthly": "0 0 0 1 * *",
+    "@yearly": "0 0 0 1 1 *",
+    "@annually": "0 0 0 1 1 *",
+}
 _LONGEST: Final = (31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
 _SHAPE: Final = "write 5 fields (minute hour day month weekday) or 6 fields (second first)"
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_SECOND: Final = timedelta(seconds=1)
+_FARTHEST: Final = 40 * 366 * 86_400  # how far back a firing is looked for: past the gap of 29 Februaries of 2100
+_UNITS: Final = (1, 60, 3600, 86_400)
 
 
 @dataclass(frozen=True, slots=True)
-class _Field:
-    name: str
-    least: int
-    most: int
-    words: tuple[str, ...] = ()
+class CronLine:
+    """A cron line in a zone; make it with `cron_line`.
+
+    The instants it gives are aware, with the offset the zone has then and that offset's abbreviation as a
+    fixed zone. So they print as `Nats-Schedule-Next` does, and compare and subtract as instants: two of one
+    `ZoneInfo` would compare by the clock on the wall, and the hour that comes twice would be equal to itself.
+
+    Attributes:
+        expression: The line as kept: 5 fields stay 5.
+        timezone: Name of the zone it is read in.
+        fields: What its six fields allow.
+        zone: That zone's rules on this machine.
+    """
+
+    expression: str
+    timezone: str
+    fields: Fields
+    zone: tzinfo
+
+    @property
+    def broker_text(self) -> str:
+        """The line as the broker takes it: six fields, or one of the predefined names.
+
+        >>> cron_line("0 2 * * *").broker_text
+        '0 0 2 * * *'
+        """
+        return f"0 {self.expression}" if self.expression.count(" ") == 4 else self.expression
+
+    def next_after(self, instant: datetime) -> datetime | None:
+        """The next firing, strictly later; `None` if five years have none: the broker would drop the schedule.
+
+        >>> cron_line("0 2 * * *", "Europe/Paris").next_after(datetime(2027, 7, 1, tzinfo=UTC)).isoformat()
+        '2027-07-02T02:00:00+02:00'
+        """
+        found = following(self.fields, self.zone, _second(instant))
+        return None if found is None else self._shown(found)
+
+    def first_after_publish(self, published_at: datetime) -> datetime | None:
+        """The first firing of a schedule message with that timestamp.
+
+        The broker rounds the timestamp to a whole second and begins with the second after it: an instant that
+        follows the publishing by less than half a second doesn't fire.
+        """
+        return self.next_after(published_at + timedelta(milliseconds=500))
+
+    def previous_before(self, instant: datetime, *, not_after: datetime | None = None) -> datetime | None:
+        """The last firing, strictly earlier; before `Nats-Schedule-Next` it is the occurrence of that tick.
+
+        `not_after` (the tick's own timestamp) decides between two that have the same next one, which happens
+        where a change of the clocks at midnight or by half an hour makes the broker pass one by.
+
+        >>> cron_line("0 0 29 2 *").previous_before(datetime(2027, 1, 1, tzinfo=UTC)).isoformat()
+        '2024-02-29T00:00:00+00:00'
+        """
+        end = _second(instant, up=True)
+        if not_after is not None:
+            end = min(end, _second(not_after) + 1)
+        found = self._last_before(end)
+        return None if found is None else self._shown(found)
+
+    def upcoming(self, start: datetime, n: int) -> list[datetime]:
+        """The next n firings after `start`, fewer when the line ends.
+
+        >>> line = cron_line("30 2 * * *", "Europe/Paris")  # on 31 October 2027 clocks go back from 3 to 2
+        >>> [str(at) for at in line.upcoming(datetime(2027, 10, 30, 12, tzinfo=UTC), 3)]
+        ['2027-10-31 02:30:00+02:00', '2027-10-31 02:30:00+01:00', '2027-11-01 02:30:00+01:00']
+        """
+        return list(islice(self.after(start), n))
+
+    def after(self, start: datetime) -> Iterator[datetime]:
+        """All firings after `start`, each found when asked for."""
+        at = following(self.fields, self.zone, _second(start))
+        while at is not None:
+            yield self._shown(at)
+            at = following(self.fields, self.zone, at)
+
+    def _last_before(self, end: int) -> int | None:
+        guess = self._guess(end)
+        if guess is not None:
+            return guess
+        # The last start from which a firing before `end` is found: double the distance, then halve the doubt.
+        near, far = 1, 2
+        while (found := following(self.fields, self.zone, end - far)) is None or found >= end:
+            if far > _FARTHEST:
+                return None
+            near, far = far, far * 2
+        best = found
+        while far - near > 1:
+            middle = (near + far) // 2
+            found = following(self.fields, self.zone, end - middle)
+            if found is None or found >= end:
+                near = middle
+            else:
+                best, far = found, middle
+        return best
+
+    def _guess(self, end: int) -> int | None:
+        # Most lines fire each second, minute, hour or day: two searches instead of dozens.
+        fields = self.fields
+        for unit, field in zip(_UNITS, (fields.second, fields.minute, fields.hour, fields.day), strict=True):
+            if len(field.values) > 1:
+                guess = end - unit * (field.values[1] - field.values[0])
+                fires = following(fields, self.zone, guess - 1) == guess
+                return guess if fires and (following(fields, self.zone, guess) or end) >= end else None
+        return None
+
+    def _shown(self, at: int) -> datetime:
+        wall = on_the_wall(at, self.zone)
+        offset, name = wall.utcoffset(), wall.tzname()
+        assert offset is not None
+        return wall.replace(tzinfo=UTC if self.zone is UTC else timezone(offset, name or ""), fold=0)
 
 
-_FIELDS: Final = (
-    _Field("second", 0, 59),
-    _Field("minute", 0, 59),
-    _Field("hour", 0, 23),
-    _Field("day of month", 1, 31),
-    _Field("month", 1, 12, _MONTHS),
-    _Field("day of week", 0, 6, _DAYS),
-)
+@lru_cache(maxsize=4096)
+def cron_line(expression: str, timezone: str = "UTC") -> CronLine:
+    """The line of that expression in that zone, as checked by `check_cron` and `check_zone`.
+
+    Raises:
+        ScheduleError: the line means nothing.
+        ZoneInfoNotFoundError: this machine doesn't know the zone.
+    """
+    kept, fields = _read(expression)
+    return CronLine(kept, timezone, fields, UTC if timezone == "UTC" else zoneinfo.ZoneInfo(timezone))
 
 
 def check_cron(expression: object) -> str:
-    """The line with single spaces and upper-case names, as given: 5 fields stay 5.
+    """The line as it is kept: single spaces, upper-case names, Sunday as 0; 5 fields stay 5.
 
-    >>> check_cron("0  2 * * mon-fri")
-    '0 2 * * MON-FRI'
+    >>> check_cron("0  2 * * mon-fri,7")
+    '0 2 * * MON-FRI,0'
 
     Raises:
         ScheduleError: it means nothing, or something the broker can't do.
     """
+    return _read(expression)[0]
+
+
+def _read(expression: object) -> tuple[str, Fields]:
     if not isinstance(expression, str):
         raise ScheduleError(f'a cron line is a text such as "0 2 * * *", not {expression!r}')
     text = expression.strip()
     if text.startswith("@"):
-        return _predefined(text)
+        name = _predefined(text)
+        return name, _fields(PREDEFINED[name].split(), expression)
     parts = text.upper().split()
     if len(parts) not in {5, 6}:
         years = "; years can't be given" if len(parts) == 7 else ""
         raise ScheduleError(f"cron line {expression!r} has {len(parts)} fields{years}; {_SHAPE}")
-    fields = _FIELDS[-len(parts) :]
-    values = [_values(part, field, expression) for part, field in zip(parts, fields, strict=True)]
-    _check_dates(expression, values[-3], values[-2], any_weekday=parts[-1] in {"*", "?"})
-    return " ".join(parts)
+    fields = _fields(parts if len(parts) == 6 else ["0", *parts], expression)
+    _check_dates(expression, fields)
+    texts = [each.text for each in (fields.second, fields.minute, fields.hour, fields.day, fields.month)]
+    return " ".join([*texts, fields.weekday.text][-len(parts) :]), fields
+
+
+def _fields(parts: list[str], expression: str) -> Fields:
+    kinds = (SECOND, MINUTE, HOUR, DAY, MONTH, WEEKDAY)
+    return Fields(*(read_field(part, kind, expression) for part, kind in zip(parts, kinds, strict=True)))
 
 
 def _predefined(text: str) -> str:
@@ -70,72 +204,17 @@ def _predefined(text: str) -> str:
     raise ScheduleError(f"cron line {text!r} is unknown{instead}; {_SHAPE}, or one of {known}")
 
 
-def _values(part: str, field: _Field, expression: str) -> set[int]:
-    found: set[int] = set()
-    for item in part.split(","):
-        found |= _item(item, field, expression)
-    return found
-
-
-def _item(item: str, field: _Field, expression: str) -> set[int]:
-    span, slash, step_text = item.partition("/")
-    step = _step(step_text, field, expression) if slash else 1
-    if span in {"*", "?"}:
-        if span == "?" and field.name not in {"day of month", "day of week"}:
-            raise _refusal(field, item, expression, "? is for days only; write *")
-        return set(range(field.least, field.most + 1, step))
-    first_text, dash, last_text = span.partition("-")
-    first = _number(first_text, field, expression)
-    open_end = field.most if slash else first  # 10/5 goes on to the end, 10 is only 10
-    last = _number(last_text, field, expression) if dash else open_end
-    if last < first:
-        turned = f"{first_text}-{_shown(field, field.most)},{_shown(field, field.least)}-{last_text}"
-        raise _refusal(field, item, expression, f"the range runs backwards; write {turned}")
-    return set(range(first, last + 1, step))
-
-
-def _step(text: str, field: _Field, expression: str) -> int:
-    if not re.fullmatch(r"[0-9]{1,4}", text, re.ASCII) or int(text) < 1:
-        raise _refusal(field, f"/{text}", expression, "a step is a whole number from 1, as in */5")
-    return int(text)
-
-
-def _number(text: str, field: _Field, expression: str) -> int:
-    if text in field.words:
-        return field.words.index(text) + field.least
-    if not re.fullmatch(r"[0-9]{1,4}", text, re.ASCII):
-        raise _refusal(field, text, expression, _instead(text, field))
-    value = int(text)
-    if field.name == "day of week" and value == 7:
-        raise _refusal(field, text, expression, "Sunday is 0 or SUN")
-    if not field.least <= value <= field.most:
-        raise _refusal(field, text, expression, f"it goes from {field.least} to {field.most}")
-    return value
-
-
-def _instead(text: str, field: _Field) -> str:
-    if "#" in text or (field.name == "day of week" and text.endswith("L")):
-        return "# and L can't be said in one line; run daily and let the handler ctx.skip() the other days"
-    if text in {"L", "LW"} or text.startswith("L-"):
-        return "L (the last day) is unknown; run on 28-31 and let the handler ctx.skip() unless tomorrow is the 1st"
-    if field.name == "day of month" and text.endswith("W"):
-        return "W (the nearest working day) is unknown; write days and weekdays, and ctx.skip() in the handler"
-    names = f" or {field.words[0]} to {field.words[-1]}" if field.words else ""
-    return f"write {field.least} to {field.most}{names}, *, a range 1-5, a list 1,3 or a step */5"
-
-
-def _shown(field: _Field, value: int) -> str:
-    return field.words[value - field.least] if field.words else str(value)
-
-
-def _refusal(field: _Field, item: str, expression: str, instead: str) -> ScheduleError:
-    return ScheduleError(f"cron line {expression!r}: {item!r} is no {field.name}; {instead}")
-
-
-def _check_dates(expression: str, days: set[int], months: set[int], *, any_weekday: bool) -> None:
+def _check_dates(expression: str, fields: Fields) -> None:
     """A day no month of the line has never comes, unless weekdays are named too: those are OR-ed."""
-    if any_weekday and min(days) > max(_LONGEST[month - 1] for month in months):
+    first = fields.day.values[0]
+    if not fields.either_day and first > max(_LONGEST[month - 1] for month in fields.month.values):
         raise ScheduleError(
-            f"cron line {expression!r} never fires: no such month has a day {min(days)}; "
+            f"cron line {expression!r} never fires: no such month has a day {first}; "
             "write a day the month has, or other months"
         )
+
+
+def _second(instant: datetime, *, up: bool = False) -> int:
+    """The whole epoch second at or before the instant; at or after it with `up`."""
+    since = instant - _EPOCH
+    return -(-since // _SECOND) if up else since // _SECOND

@@ -12,7 +12,7 @@ from typing import Any, Final, Literal, TypedDict, Unpack, cast
 
 from jetjobs._core import codec, names
 from jetjobs._core.checks import choice, keep, span, whole
-from jetjobs._core.cron import check_cron
+from jetjobs._core.cron import CronLine, check_cron, cron_line
 from jetjobs._core.durations import DurationLike, InstantLike, format_duration, instant
 from jetjobs._core.event_filter import EventFilter, compile_filter
 from jetjobs._core.models import JobAddress
@@ -128,6 +128,11 @@ class Cron(Schedule):
     def __init__(self, expression: str, *, timezone: str = "UTC", **options: Unpack[ScheduleOptions]) -> None:
         self._set_common("cron", options)
         keep(self, expression=check_cron(expression), timezone=check_zone(timezone))
+
+    @property
+    def line(self) -> CronLine:
+        """When it fires, as the broker has it."""
+        return cron_line(self.expression, self.timezone)
 
     def describe(self, address: JobAddress) -> dict[str, Any]:
         """The schedule as plain data, for the job's descriptor."""
