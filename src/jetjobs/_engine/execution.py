@@ -125,8 +125,11 @@ _NOTHING_RETURNED = Returned()
 def _unwrapped(error: BaseException) -> BaseException:
     """The outcome that was raised inside a handler's task group, which wraps it; else the error as it is."""
     inner = error
-    while isinstance(inner, BaseExceptionGroup) and len(inner.exceptions) == 1:
-        inner = inner.exceptions[0]
+    while isinstance(inner, BaseExceptionGroup):
+        grouped: tuple[BaseException, ...] = inner.exceptions
+        if len(grouped) != 1:
+            break
+        inner = grouped[0]
     return inner if isinstance(inner, Outcome) else error
 
 

@@ -125,10 +125,15 @@ class Watchdog:
         task = asyncio.current_task(self._loop)
         running = [held for held in self._engine.held if isinstance(held.execution, TaskExecution)]
         inside = [held for held in running if isinstance(held.execution, TaskExecution) and held.execution.is_in(task)]
-        frame = sys._current_frames().get(self._loop_thread)  # noqa: SLF001 - there is no public way to a thread's stack
-        stack = traceback.extract_stack(frame, limit=1) if frame is not None else []
-        at = f"{stack[-1].filename}:{stack[-1].lineno} in {stack[-1].name}" if stack else "unknown"
-        return sorted({str(held.key.address) for held in inside or running}), at
+        return sorted({str(held.key.address) for held in inside or running}), self._line()
+
+    def _line(self) -> str:
+        """The line the loop's thread is at."""
+        frames = sys._current_frames()  # noqa: SLF001 # pyright: ignore[reportPrivateUsage] - no other way
+        if (frame := frames.get(self._loop_thread)) is None:
+            return "unknown"
+        place = traceback.extract_stack(frame, limit=1)[-1]
+        return f"{place.filename}:{place.lineno} in {place.name}"
 
 
 def _confirm(held: HeldRun, began: float) -> None:
