@@ -251,6 +251,7 @@ class JobHost:
                     max_payload=settings.max_payload,
                 ),
                 name=f"jetjobs host {self.host_id}",
+                clock=self._clock,
             )
         return self._backend
 

@@ -171,6 +171,7 @@ class _Cancelling:
         self._reader = Reader(scope)
         self._runs = scope.backend.runs
         self._broker = scope.backend.broker
+        self._time = scope.time
         self._claim = secrets.token_hex(8)
         self._waiting: Waiting | None = None
 
@@ -201,7 +202,7 @@ class _Cancelling:
         action = decide_cancel(
             stored.record if stored is not None else None,
             waiting=self._waiting.record if self._waiting is not None else None,
-            now=self._broker.now(),
+            now=await self._time.now(self._broker, deadline),
             claim=self._claim,
         )
         return action, stored

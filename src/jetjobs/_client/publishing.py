@@ -10,7 +10,7 @@ import hashlib
 import os
 import time
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from enum import Enum, auto
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -143,12 +143,18 @@ class Publisher:
         return data
 
     async def _by_options(self, data: bytes, options: Asked, deadline: Deadline) -> Triggered:
-        call = _Call(data, options, timing(options, self._broker.now()), deadline)
+        call = _Call(data, options, timing(options, await self._now(options, deadline)), deadline)
         if options.idempotency_key is not None:
             return await self._keyed(call, options.idempotency_key)
         run = RunKey(*self._target.address, _fresh_id())
         await self._store(run, await self._message(run, call, call.when.info), deadline)
         return Triggered(run)
+
+    async def _now(self, options: Asked, deadline: Deadline) -> datetime:
+        """Broker time, measured where an instant is made of it: a delay from a wrong clock would be off by as much."""
+        if options.delay is None and options.at is None and options.start_within is None:
+            return self._broker.now()
+        return await self._scope.time.now(self._broker, deadline)
 
     async def _keyed(self, call: _Call, key: str) -> Triggered:
         address = self._target.address

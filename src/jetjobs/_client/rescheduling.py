@@ -60,7 +60,7 @@ async def _movable(scope: Scope, run: RunKey, deadline: Deadline, *, already: da
     if message is None or due is None:
         record = await reader.known(run, deadline)
         raise ClientError(f"run {run} can't be moved: it is {record.status.value}, not SCHEDULED")
-    refusal = reschedule_refusal(due, scope.backend.broker.now())
+    refusal = reschedule_refusal(due, await scope.time.now(scope.backend.broker, deadline))
     if refusal is not None and due != already:
         raise ClientError(f"run {run} can't be moved any more: {refusal}")
     return _Schedule(message, due)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from jetjobs._client.broker_time import BrokerTime
 from jetjobs._client.calls import Deadline
 from jetjobs._client.lookup import JobLookup
 from jetjobs._core.durations import DurationLike, duration
@@ -20,6 +21,7 @@ class Scope:
     timeout: float
     max_payload: int
     lookup: JobLookup
+    time: BrokerTime = field(default_factory=BrokerTime)
 
     def deadline(self, timeout: DurationLike | None = None) -> Deadline:
         """The end of a call that begins now.

@@ -8,6 +8,7 @@ from typing import Any
 from nats.aio.client import Client
 from nats.aio.client import Client as OpenClient
 
+from jetjobs._clock import Clock
 from jetjobs._core import names
 from jetjobs._nats.broker import NatsBroker
 from jetjobs._nats.catalog import NatsCatalog
@@ -24,9 +25,16 @@ __all__ = ["OpenClient", "open_backend"]
 
 
 async def open_backend(
-    target: str | Mapping[str, Any] | Client, project: str, settings: ProvisionSettings | None = None, *, name: str
+    target: str | Mapping[str, Any] | Client,
+    project: str,
+    settings: ProvisionSettings | None = None,
+    *,
+    name: str,
+    clock: Clock | None = None,
 ) -> Backend:
     """One project's ports over one connection; nothing is created. `name` is what `nats` tools show of it.
+
+    `clock` is this machine's, which broker time is measured against.
 
     Raises:
         BrokerUnavailable, AccessDenied, ServerTooOld, JetStreamDisabled: within 8 s.
@@ -35,7 +43,7 @@ async def open_backend(
     settings = settings or ProvisionSettings()
     connection = await connect(target, name=name)
     link = Link(connection, PipelinedWriter(connection))
-    broker = NatsBroker(link, project, settings)
+    broker = NatsBroker(link, project, settings, clock=clock)
     return Backend(
         broker=broker,
         runs=NatsRunStore(link, project),
