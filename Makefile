@@ -84,7 +84,7 @@ test-unit: $(TEST_READY)  ## the tests that need no server
 	$(BIN)/python -m pytest tests/unit $(ARGS)
 
 test-faults: $(TEST_READY)  ## kill -9, SIGSTOP, restarts, cluster leaders, full disks
-	$(BIN)/python -m pytest -m faults -n 0 $(ARGS)
+	$(BIN)/python -m pytest -m "faults and not soak" -n 0 $(ARGS)
 
 soak: $(TEST_READY)  ## the tests that run for minutes
 	$(BIN)/python -m pytest -m soak -n 0 $(ARGS)
