@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import traceback
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from jetjobs._core import codec
 from jetjobs._core.completion import (
@@ -126,7 +126,7 @@ def _unwrapped(error: BaseException) -> BaseException:
     """The outcome that was raised inside a handler's task group, which wraps it; else the error as it is."""
     inner = error
     while isinstance(inner, BaseExceptionGroup):
-        grouped: tuple[BaseException, ...] = inner.exceptions
+        grouped = cast("tuple[BaseException, ...]", inner.exceptions)
         if len(grouped) != 1:
             break
         inner = grouped[0]
