@@ -8,6 +8,7 @@ What is the same for all runs of a job is computed once, so a run's subject cost
 
 from __future__ import annotations
 
+import hashlib
 from functools import lru_cache
 from typing import Literal, NamedTuple
 
@@ -112,6 +113,19 @@ def consumer(address: JobAddress) -> str:
     'billing=2Einvoices=_send'
     """
     return f"{encode_token(address.module)}=_{encode_token(address.job)}"
+
+
+def event_consumer(project: str, address: JobAddress, trigger_digest: str) -> str:
+    """Name of an event trigger's queue group, and of its durable on a user's stream.
+
+    The project is part of the digest: the subjects and streams of other services belong to no project, and two
+    projects under one name would take each other's events.
+
+    >>> event_consumer("shop", JobAddress("billing", "thank"), "0a1b2c")
+    'billing=_thank=_cfcef317126ed5f8'
+    """
+    digest = hashlib.sha256(f"{project}:{trigger_digest}".encode()).hexdigest()[:16]
+    return f"{consumer(address)}=_{digest}"
 
 
 def consumer_filters(project: str, address: JobAddress) -> tuple[str, str]:
@@ -227,6 +241,16 @@ def job_key(address: JobAddress) -> str:
 def host_key(host_id: str) -> str:
     """Key of a host's entry."""
     return encode_token(host_id)
+
+
+def schedule_key(schedule_id: str) -> str:
+    """Key of a schedule's record."""
+    return f"id.{encode_token(schedule_id)}"
+
+
+def schedule_name_key(name: str) -> str:
+    """Key under which a schedule's name leads to its id, so that no two have one name."""
+    return f"name.{encode_token(name)}"
 
 
 @lru_cache(maxsize=4096)

@@ -26,6 +26,7 @@ from jetjobs._core.models import (
     RunStatus,
     TriggerInfo,
 )
+from jetjobs._core.schedule_record import Counters, ScheduleRecord, ScheduleState, Stretch
 from jetjobs._core.shapes import pack
 
 TRIGGER_KINDS: Final = frozenset(
@@ -134,6 +135,10 @@ def _instant(value: object) -> datetime:
     return at
 
 
+def _instants(value: list[object]) -> tuple[datetime, ...]:
+    return tuple([_instant(part) for part in value])
+
+
 def _number(value: object) -> int | float:
     if type(value) is not int and type(value) is not float:
         raise TypeError(f"a {type(value).__name__} stands where a number must")
@@ -146,6 +151,10 @@ def _texts(value: list[object]) -> tuple[str, ...]:
 
 def _status(text: str) -> RunStatus:
     return RunStatus.__members__[text]
+
+
+def _state(text: str) -> ScheduleState:
+    return ScheduleState.__members__[text]
 
 
 def _milliseconds(value: int) -> timedelta:
@@ -205,7 +214,7 @@ read_record: Final = Reader(
         **_all("starts snoozes interruptions turn max_attempts", int),
         **_all("fired_at scheduled_for start_deadline expires_at created_at", datetime),
         **_all("started_at finished_at heartbeat_at retry_at", datetime),
-        **_all("cancel_asked", bool),
+        **_all("cancel_asked stub", bool),
         "v": (_DROPPED, int, None),
         "attempt": (_DROPPED, int, None),
         "status": ("status", str, _status),
@@ -243,5 +252,36 @@ read_presence: Final = Reader(
         **_all("descriptors", dict),
         "v": (_DROPPED, int, None),
         "jobs": ("jobs", list, _texts),
+    },
+)
+read_schedule: Final = Reader(
+    ScheduleRecord,
+    {
+        **_all("schedule_id name module job line timezone last_error version declared_by", str),
+        **_all("max_instances revision", int),
+        **_all("start_at end_at state_at anchor cursor last_occurrence last_run_at last_ended_at", datetime),
+        **_all("next_run_at created_at updated_at", datetime),
+        "v": (_DROPPED, int, None),
+        "kind": ("kind", str, _one_of(frozenset({"cron", "every"}))),
+        "interval_ms": ("interval", int, _milliseconds),
+        "payload": ("payload_body", dict, _read_body),
+        "misfire_grace_ms": ("misfire_grace", int, _milliseconds),
+        "coalesce": ("coalesce", str, _one_of(frozenset({"latest", "earliest", "all"}))),
+        "overlap": ("overlap", str, _one_of(frozenset({"skip", "queue", "allow"}))),
+        "jitter_ms": ("jitter", int, _milliseconds),
+        "origin": ("origin", str, _one_of(frozenset({"code", "api"}))),
+        "state": ("state", str, _state),
+        "open": ("open", list, _instants),
+        "active": ("active", list, _instants),
+        "skipping": (
+            "skipping",
+            dict,
+            Reader(Stretch, _all("first last", datetime) | _all("count", int)),
+        ),
+        "counters": (
+            "counters",
+            dict,
+            Reader(Counters, _all("runs failures missed coalesced overlap_skips", int)),
+        ),
     },
 )

@@ -30,6 +30,7 @@ from jetjobs._core.models import (
     RunRecord,
     TriggerInfo,
 )
+from jetjobs._core.schedule_record import Counters, ScheduleRecord, Stretch
 from jetjobs.errors import PayloadError
 
 PACK_FAULTS: Final = (ValueError, TypeError, OverflowError, RecursionError)
@@ -145,6 +146,15 @@ _RENAMED: Final = (("payload_body", "payload"), ("result_body", "result"), ("che
 shape_record: Final = RecordShape()
 shape_descriptor: Final = Shape(JobDescriptor, {"timeout": "timeout_ms"})
 shape_presence: Final = Shape(HostPresence)
+shape_schedule: Final = Shape(
+    ScheduleRecord,
+    {
+        "payload_body": "payload",
+        "interval": "interval_ms",
+        "misfire_grace": "misfire_grace_ms",
+        "jitter": "jitter_ms",
+    },
+)
 _shape_other_body: Final = Shape(Body)
 _shape_other_trigger: Final = Shape(TriggerInfo)
 _SHAPES: Final[dict[type, Callable[[Any], dict[str, Any]]]] = {
@@ -153,6 +163,6 @@ _SHAPES: Final[dict[type, Callable[[Any], dict[str, Any]]]] = {
     Attempt: _shape_attempt,
     TriggerInfo: _shape_trigger,
     MappingProxyType: dict,
-    **{kind: Shape(kind) for kind in (ClaimCheck, RunError, LogLine, Progress)},
+    **{kind: Shape(kind) for kind in (ClaimCheck, RunError, LogLine, Progress, Counters, Stretch)},
 }
 _packers: Final = _Packers()

@@ -18,8 +18,9 @@ from typing import Any, Final, cast
 import msgpack
 
 from jetjobs._core.models import NOTHING, HostPresence, JobDescriptor, LogLine, RunError, RunRecord, TriggerInfo
-from jetjobs._core.readers import Reader, read_descriptor, read_presence, read_record
-from jetjobs._core.shapes import PACK_FAULTS, pack, shape_descriptor, shape_presence, shape_record
+from jetjobs._core.readers import Reader, read_descriptor, read_presence, read_record, read_schedule
+from jetjobs._core.schedule_record import ScheduleRecord
+from jetjobs._core.shapes import PACK_FAULTS, pack, shape_descriptor, shape_presence, shape_record, shape_schedule
 from jetjobs._core.texts import cut as cut
 from jetjobs._core.texts import cut_front
 from jetjobs._core.texts import log_line as log_line
@@ -33,6 +34,7 @@ MAX_RECORD: Final = 512 * 1024
 
 _MILLISECOND: Final = timedelta(milliseconds=1)
 _LOG_COST: Final = 64
+_SPANS: Final = ("interval_ms", "misfire_grace_ms", "jitter_ms")
 _READ_FAULTS: Final = (*PACK_FAULTS, LookupError, MemoryError, AttributeError)
 
 
@@ -126,6 +128,19 @@ def pack_presence(presence: HostPresence) -> bytes:
     return pack({**shape_presence(presence), "v": VERSION})
 
 
+def pack_schedule(schedule: ScheduleRecord) -> bytes:
+    """A schedule's record as bytes; its spans in whole milliseconds.
+
+    Raises:
+        PayloadError: a part of it has no place in a record.
+    """
+    shape = shape_schedule(schedule)
+    for name in _SPANS:
+        if name in shape:
+            shape[name] //= _MILLISECOND
+    return pack({**schedule.extra, **shape, "v": VERSION})
+
+
 def unpack_record(data: bytes) -> RunRecord:
     """The record in the bytes; safe on bytes from anybody.
 
@@ -142,6 +157,15 @@ def unpack_descriptor(data: bytes) -> JobDescriptor:
         PayloadInvalidError: they are no descriptor, or one of a newer version.
     """
     return _unpack(data, "job descriptor", read_descriptor)
+
+
+def unpack_schedule(data: bytes) -> ScheduleRecord:
+    """The schedule in the bytes.
+
+    Raises:
+        PayloadInvalidError: they are no schedule, or one of a newer version.
+    """
+    return _unpack(data, "schedule", read_schedule)
 
 
 def unpack_presence(data: bytes) -> HostPresence:
