@@ -97,7 +97,9 @@ class Journal:
     def ends(self, run: str | None = None, job: str | None = None) -> list[Line]:
         return self.lines("end", run, job)
 
-    async def started(self, run: str | None = None, times: int = 1, within: float = 15.0, job: str | None = None) -> Line:
+    async def started(
+        self, run: str | None = None, times: int = 1, within: float = 15.0, job: str | None = None
+    ) -> Line:
         """The line of the start with that number, once it is there."""
         found = await eventually(
             lambda: len(lines := self.starts(run, job)) >= times and lines, within, f"start {times} of {run or job}"
@@ -216,7 +218,10 @@ class Rig:
         with log.open("wb") as out:
             process = subprocess.Popen(
                 [sys.executable, "-X", "faulthandler", str(PROGRAM), *(modules or ("basic",))],
-                cwd=self.folder, env=env, stdout=out, stderr=out,
+                cwd=self.folder,
+                env=env,
+                stdout=out,
+                stderr=out,
             )
         host = HostProcess(process, log)
         self.hosts.append(host)
@@ -252,14 +257,18 @@ class Rig:
     def _full(self, job: str) -> str:
         return job if "." in job else f"basic.{job}"
 
+    def _names(self, job: str) -> tuple[str, str]:
+        module, _, name = self._full(job).partition(".")
+        return module, name
+
     async def record(self, job: str, run: str) -> RunRecord:
         client = await self.client()
-        return await client.run(*self._full(job).split("."), run).record()
+        return await client.run(*self._names(job), run).record()
 
     async def ended(self, job: str, run: str, within: float = 20.0) -> RunRecord:
         """The terminal record, and the delivery retired with it."""
         client = await self.client()
-        return await client.run(*self._full(job).split("."), run).wait(within)
+        return await client.run(*self._names(job), run).wait(within)
 
     async def all_ended(self, job: str, runs: Iterable[str], within: float = 40.0) -> list[RunRecord]:
         until = time.monotonic() + within
@@ -271,7 +280,7 @@ class Rig:
 
         client = await nats.connect(self.url)
         try:
-            module, name = self._full(job).split(".")
+            module, name = self._names(job)
             return await client.jetstream().consumer_info(f"JETJOBS_{self.project}", f"{module}=_{name}")
         finally:
             await client.close()

@@ -10,7 +10,15 @@ from jetjobs._core import wire
 from jetjobs._core.models import RunStatus
 from tests.faults.rig import HostProcess, Rig, eventually
 
-EXITS = ["SystemExit 3", "SystemExit text", "KeyboardInterrupt", "exit()", "GeneratorExit", "StopIteration", "CancelledError"]
+EXITS = [
+    "SystemExit 3",
+    "SystemExit text",
+    "KeyboardInterrupt",
+    "exit()",
+    "GeneratorExit",
+    "StopIteration",
+    "CancelledError",
+]
 
 
 async def alive(rig: Rig, host: HostProcess) -> None:
@@ -160,7 +168,7 @@ async def test_a_message_that_kills_its_host(rig: Rig) -> None:
         while True:
             starts += 1
             host = rig.spawn()
-            await eventually(lambda: host.process.poll() is not None, 40, "its end")
+            await host.exit_code(within=40)
 
     loop = asyncio.create_task(restart())
     try:

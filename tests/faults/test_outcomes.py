@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -38,7 +39,7 @@ async def test_retries_with_backoff_until_it_succeeds(rig: Rig) -> None:
     assert [attempt.outcome for attempt in record.attempts] == ["FAILED", "FAILED", "SUCCEEDED"]
     starts = rig.journal.starts(run_id)
     assert [line.attempt for line in starts] == [1, 2, 3]
-    assert all(b.at - a.at >= 0.1 for a, b in zip(starts, starts[1:], strict=False))
+    assert all(b.at - a.at >= 0.1 for a, b in pairwise(starts))
     record, run_id = await run(rig, "fails_until", 4)
     assert (record.status, record.starts) == (RunStatus.FAILED, 3)
     assert record.error is not None
@@ -82,7 +83,9 @@ async def test_what_handlers_decide(rig: Rig) -> None:
 
 
 @pytest.mark.parametrize(
-    "error,starts", [("OSError", 3), ("FileNotFoundError", 1), ("ValueError", 1)], ids=["retry_on", "discard_on", "other"]
+    "error,starts",
+    [("OSError", 3), ("FileNotFoundError", 1), ("ValueError", 1)],
+    ids=["retry_on", "discard_on", "other"],
 )
 async def test_which_errors_are_worth_another_attempt(rig: Rig, error: str, starts: int) -> None:
     await rig.host()

@@ -27,7 +27,9 @@ async def test_a_draining_host_finishes_its_run_and_starts_no_other(rig: Rig) ->
     starts = rig.journal.starts(job="slow_and_queued")
     assert not [line for line in starts if line.pid == first.pid and line.at > at]
     assert len(starts) == 21
-    assert [line.what for line in rig.journal.lines() if line.what.startswith("lifespan") and line.pid == first.pid] == [
+    assert [
+        line.what for line in rig.journal.lines() if line.what.startswith("lifespan") and line.pid == first.pid
+    ] == [
         "lifespan opens",
         "lifespan closes",
     ]

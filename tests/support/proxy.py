@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Coroutine
 from contextlib import suppress
-from typing import Self
+from typing import Any, Self
 
 from tests.support.servers import free_port
 
@@ -113,8 +114,8 @@ class Proxy:
         self._start(self._pump(reader, far_writer, self.to_broker))
         self._start(self._pump(far_reader, writer, self.to_client))
 
-    def _start(self, pump: object) -> None:
-        task = asyncio.get_running_loop().create_task(pump)  # type: ignore[arg-type]
+    def _start(self, pump: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(pump)
         self._pumps.add(task)
         task.add_done_callback(self._pumps.discard)
 

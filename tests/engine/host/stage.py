@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
-
 from typing import Any
 
 from jetjobs import Backoff, HostSettings, JobContext, JobHost, Module, RetryAfter, Skip
@@ -164,7 +164,7 @@ class Stage:
 def _module(play: Play, host: str) -> Module:
     module = Module("m")
 
-    async def act(ctx: JobContext[Any], how: str) -> str:
+    async def act(ctx: JobContext[Any], how: str) -> Any:
         call = Call(ctx.run_id, ctx.attempt, host)
         play.calls.append(call)
         try:
@@ -176,15 +176,15 @@ def _module(play: Play, host: str) -> Module:
         return result
 
     @module.job(name="job", max_concurrency=4, max_attempts=3, backoff=Backoff("100ms", factor=1, jitter=0))
-    async def job(ctx: JobContext[Any], how: str) -> str:
+    async def job(ctx: JobContext[Any], how: str) -> Any:
         return await act(ctx, how)
 
     @module.job(name="timed", timeout=1)
-    async def timed(ctx: JobContext[Any], how: str) -> str:
+    async def timed(ctx: JobContext[Any], how: str) -> Any:
         return await act(ctx, how)
 
     @module.job(name="once")
-    async def once(ctx: JobContext[Any], how: str) -> str:
+    async def once(ctx: JobContext[Any], how: str) -> Any:
         return await act(ctx, how)
 
     return module
@@ -194,45 +194,68 @@ async def _raise(error: BaseException) -> None:
     raise error
 
 
-async def _act(play: Play, ctx: JobContext[Any], how: str) -> str:
+async def _act(play: Play, ctx: JobContext[Any], how: str) -> Any:
     name, _, more = how.partition(" ")
-    match name:
-        case "return":
-            return f"attempt {ctx.attempt}"
-        case "fail":
-            if ctx.attempt <= int(more):
-                raise ValueError(f"attempt {ctx.attempt}")
-            return f"attempt {ctx.attempt}"
-        case "wait":
-            await play.gates.setdefault(more, asyncio.Event()).wait()
-            return f"attempt {ctx.attempt}"
-        case "group":
-            async with asyncio.TaskGroup() as group:
-                group.create_task(_raise({"skip": Skip("nothing"), "later": RetryAfter("1s")}[more]))
-        case "cancels":
-            task = asyncio.current_task()
-            assert task is not None
-            task.cancel()  # as libraries do for their timeouts, and not all take it back
-            try:
-                await asyncio.sleep(1)
-            except asyncio.CancelledError:
-                await play.gates.setdefault(more, asyncio.Event()).wait()
-        case "sleep":
-            await play.clock.sleep(float(more))
-            return "slept"
-        case "do":
-            return play.acts[more](ctx)
-        case "linger":
-            try:
-                await play.gates.setdefault("never", asyncio.Event()).wait()
-            except asyncio.CancelledError:
-                # Cleaning up takes its time, however often it is told to hurry.
-                while not play.gates.setdefault("cleaned", asyncio.Event()).is_set():
-                    try:
-                        await play.gates["cleaned"].wait()
-                    except asyncio.CancelledError:
-                        continue
-                raise
-    raise AssertionError(how)
+    return await _ACTS[name](play, ctx, more)
 
 
+async def _return(_: Play, ctx: JobContext[Any], __: str) -> str:
+    return f"attempt {ctx.attempt}"
+
+
+async def _fail(_: Play, ctx: JobContext[Any], more: str) -> str:
+    if ctx.attempt <= int(more):
+        raise ValueError(f"attempt {ctx.attempt}")
+    return f"attempt {ctx.attempt}"
+
+
+async def _wait(play: Play, ctx: JobContext[Any], more: str) -> str:
+    await play.gates.setdefault(more, asyncio.Event()).wait()
+    return f"attempt {ctx.attempt}"
+
+
+async def _group(_: Play, __: JobContext[Any], more: str) -> None:
+    async with asyncio.TaskGroup() as group:
+        group.create_task(_raise({"skip": Skip("nothing"), "later": RetryAfter("1s")}[more]))
+
+
+async def _cancels(play: Play, ctx: JobContext[Any], more: str) -> None:
+    task = asyncio.current_task()
+    assert task is not None
+    task.cancel()  # as libraries do for their timeouts, and not all take it back
+    try:
+        await asyncio.sleep(1)
+    except asyncio.CancelledError:
+        await _wait(play, ctx, more)
+
+
+async def _sleep(play: Play, _: JobContext[Any], more: str) -> None:
+    await play.clock.sleep(float(more))
+
+
+async def _do(play: Play, ctx: JobContext[Any], more: str) -> Any:
+    return play.acts[more](ctx)
+
+
+async def _linger(play: Play, ctx: JobContext[Any], _: str) -> None:
+    """Cleaning up takes its time, however often it is told to hurry."""
+    try:
+        await _wait(play, ctx, "never")
+    except asyncio.CancelledError:
+        cleaned = play.gates.setdefault("cleaned", asyncio.Event())
+        while not cleaned.is_set():
+            with suppress(asyncio.CancelledError):
+                await cleaned.wait()
+        raise
+
+
+_ACTS: dict[str, Callable[[Play, JobContext[Any], str], Awaitable[Any]]] = {
+    "return": _return,
+    "fail": _fail,
+    "wait": _wait,
+    "group": _group,
+    "cancels": _cancels,
+    "sleep": _sleep,
+    "do": _do,
+    "linger": _linger,
+}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from typing import Any
 
@@ -39,7 +40,7 @@ async def forks(ctx: JobContext) -> str:
     with noted(ctx):
         pid = os.fork()
         if pid:
-            os.waitpid(pid, 0)
+            await asyncio.to_thread(os.waitpid, pid, 0)
     return "parent"
 
 

@@ -6,7 +6,7 @@ import json
 import os
 import secrets
 import time
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from typing import Any
 
@@ -26,7 +26,7 @@ def note(what: str, **fields: Any) -> None:
 
 
 @contextmanager
-def noted(ctx: JobContext[Any], **fields: Any) -> Iterator[None]:
+def noted(ctx: JobContext[Any], **fields: Any) -> Generator[None]:
     """A start's line, and at the end of the block, whatever ends it, the end's."""
     about = {"job": ctx.job, "run": ctx.run_id, "attempt": ctx.attempt, "start": secrets.token_hex(4)}
     note("start", **about, **fields)
