@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from jetjobs import Backoff, JobContext, Module, RunStatus
+from jetjobs import Backoff, JobContext, JobHost, Module, RunStatus
 from jetjobs._core import codec
 from jetjobs._core.models import INLINE_LIMIT
 from tests.support.field import Field, field_of
@@ -188,6 +188,17 @@ async def test_a_subject_that_is_no_text_does_not_deafen_the_host(field: Field, 
     assert (await field.ended(JOB, "good", within=5)).ok
     await field.retired(JOB)
     await ping(field)
+
+
+@pytest.mark.parametrize("block", [None, b" \xff\xfe\xfd"])
+async def test_nor_a_host_on_a_connection_somebody_else_opened(nats_url: str, project: str, block: bytes | None):
+    """Its parser is nats-py's own, whose read loop would end at the first of them."""
+    async with field_of(nats_url, project) as field, JobHost([billing()], project=project, nats=field.nats):
+        await field.raw.pub(field.subject(JOB, "run.").encode() + (b"\xff" if block is None else b"x1"), b"1", block)
+        await field.raw.pub(field.subject(JOB, "run.good"), b"1")
+        assert (await field.ended(JOB, "good", within=5)).ok
+        await field.retired(JOB)
+        await ping(field)
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from jetjobs._client.scope import Scope
 from jetjobs._core import headers, names
 from jetjobs._core.durations import InstantLike, instant
 from jetjobs._core.models import Message, Outgoing, RunKey
-from jetjobs._core.triggering import reschedule_refusal
+from jetjobs._core.triggering import check_due, reschedule_refusal
 from jetjobs.errors import AnswerUnknown, BrokerError, BrokerUnavailable, ClientError, WrongRevision
 
 
@@ -28,7 +28,7 @@ async def reschedule(scope: Scope, run: RunKey, at: InstantLike, deadline: Deadl
         ClientError: it isn't SCHEDULED, or due within a second.
         AnswerUnknown: not confirmed in time; ask the run's record.
     """
-    new = _whole_milliseconds(instant(at, "at"))  # as the message will carry it
+    new = _whole_milliseconds(check_due(instant(at, "at"), f"at={at!r}"))  # as the message will carry it
     pauses = Pauses(deadline)
     sent = False
     while True:

@@ -10,11 +10,12 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Literal, get_args
 
 from jetjobs._core.durations import DurationLike, InstantLike, duration, instant, optional_duration
 from jetjobs._core.models import JobAddress, RunRecord, RunStatus, Trigger, TriggerInfo
+from jetjobs._core.retry import later
 from jetjobs._core.run_ids import check_key
 from jetjobs.errors import ConfigError
 
@@ -22,6 +23,12 @@ OnDuplicate = Literal["return", "raise", "retry_failed"]
 
 REPEAT_FOR = timedelta(seconds=60)
 """How long after the id was chosen a publish may be repeated: well below the youngest age a record is pruned at."""
+
+LATEST_DUE = datetime(2262, 1, 1, tzinfo=UTC)
+"""The broker counts instants in nanoseconds of 64 bits, and what is due after that it fires at once (measured)."""
+
+LONGEST_EXPIRY = timedelta(days=11_000)
+"""Its header takes twelve digits of milliseconds."""
 
 RESCHEDULE_MARGIN = timedelta(seconds=1)
 """The broker can confirm a change of a schedule it is firing; measured up to 150 ms before it is due."""
@@ -89,7 +96,7 @@ def timing(options: Asked, now: datetime) -> Timing:
     datetime.datetime(2030, 1, 1, 1, 5, tzinfo=datetime.timezone.utc)
 
     Raises:
-        ConfigError: one of them is no duration or no aware instant.
+        ConfigError: one of them is no duration or no aware instant, or beyond what the broker can count to.
     """
     due_at = _due(options, now)
     within = optional_duration(options.start_within, "start_within")
@@ -103,21 +110,37 @@ def timing(options: Asked, now: datetime) -> Timing:
     return Timing(
         due_at=due_at if due_at is not None and due_at > now else None,
         start_deadline=start_deadline,
-        expires_in=optional_duration(options.expires_in, "expires_in"),
+        expires_in=_expires_in(options),
         scheduled_for=asked_for or due_at,
         delayed=due_at is not None,
     )
 
 
+def check_due(at: datetime, given: str) -> datetime:
+    """The instant, if the broker can wait for it.
+
+    Raises:
+        ConfigError: it is after 2261; shows what was `given`.
+    """
+    if at >= LATEST_DUE:
+        raise ConfigError(f"{given} is due after the year 2261, which the broker can't count to")
+    return at
+
+
 def _due(options: Asked, now: datetime) -> datetime | None:
     if options.at is not None:
-        return instant(options.at, "at")
+        return check_due(instant(options.at, "at"), f"at={options.at!r}")
     if options.delay is None:
         return None
-    try:
-        return now + duration(options.delay, "delay")
-    except OverflowError:
-        raise ConfigError(f"delay={options.delay!r} ends after the year 9999") from None
+    due_at = later(now, duration(options.delay, "delay"))
+    return check_due(due_at, f"delay={options.delay!r}")
+
+
+def _expires_in(options: Asked) -> timedelta | None:
+    span = optional_duration(options.expires_in, "expires_in")
+    if span is not None and span > LONGEST_EXPIRY:
+        raise ConfigError(f"expires_in={options.expires_in!r} is longer than {LONGEST_EXPIRY.days} days")
+    return span
 
 
 @dataclass(frozen=True, slots=True)

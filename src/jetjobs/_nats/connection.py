@@ -25,12 +25,14 @@ from jetjobs._nats.tuned import (
     Handler,
     Headers,
     Hooks,
+    TunedClient,
     drop_subscription,
     drop_unsent,
     hooks_of,
     listen,
     message_size,
     publish_now,
+    read_any_bytes,
     server_info,
     set_hooks,
 )
@@ -82,6 +84,8 @@ class Connection:
         self._subscriptions: set[Subscription] = set()
         self._said: set[str] = set()  # since the last connect
         set_hooks(client, Hooks(self._heard_error, self._disconnected, self._reconnected, self._gone))
+        if not isinstance(client, TunedClient):
+            read_any_bytes(client)
 
     # -- state
 

@@ -5,6 +5,7 @@
 * `hook`, `unhook`: hear connection events of a client somebody else opened.
 * `drop_unsent`: commands not yet on the wire die with their connection, instead of going out on the next one.
 * `listen`: a subscription whose handler runs in the read loop, without queue and task between.
+* `read_any_bytes`: subjects that are no text don't end the read loop of a client somebody else opened.
 * `publish_now`: nats-py's `publish`, quicker and without await.
 """
 # ruff: noqa: SLF001
@@ -125,6 +126,28 @@ def set_hooks(client: Client, hooks: Hooks) -> None:
     client._disconnected_cb = hooks.disconnected
     client._reconnected_cb = hooks.reconnected
     client._closed_cb = hooks.closed
+
+
+def read_any_bytes(client: Client) -> None:
+    """Let a client somebody else opened survive a subject or status line that is no UTF-8. Idempotent.
+
+    Anybody may publish on one, and nats-py's read loop ends at it, for good; what was text is read as before.
+    """
+    if "_build_message" in vars(client):
+        return
+    build, process = client._build_message, client._process_headers
+
+    def build_message(sid: int, subject: bytes, *rest: Any) -> Any:
+        return build(sid, subject.decode("utf-8", "replace").encode(), *rest)
+
+    async def process_headers(headers: Any) -> Any:
+        try:
+            return await process(headers)
+        except UnicodeDecodeError:
+            return None
+
+    client._build_message = build_message
+    client._process_headers = process_headers
 
 
 def server_info(client: Client) -> Mapping[str, Any]:
