@@ -1,16 +1,13 @@
-"""Every type a payload may be made of: from a caller through a handler and back, the same; all others refused."""
+"""Every type a payload may be made of, from a caller through a handler and back: the same."""
 
 from __future__ import annotations
 
 import asyncio
-import json
-import os
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta, timezone
 from decimal import Decimal
 from enum import Enum, IntEnum
-from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 from uuid import UUID, uuid4
 from zoneinfo import ZoneInfo
@@ -18,11 +15,11 @@ from zoneinfo import ZoneInfo
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pydantic import BaseModel, SecretStr
+from pydantic import BaseModel
 
-from jetjobs import JobContext, Module, RunStatus
+from jetjobs import JobContext, Module
 from jetjobs._core import codec
-from jetjobs.errors import PayloadError, PayloadInvalidError, RunFailed
+from jetjobs.errors import PayloadInvalidError
 from tests.support.field import Field, field_of
 
 pytestmark = pytest.mark.integration
@@ -106,17 +103,7 @@ def types() -> Module:
         assert payload is Colour.RED
         return {"level": Level.HIGH}
 
-    @module.job(timeout="30s", max_attempts=3)
-    async def give(ctx: JobContext, which: str) -> Any:
-        return GIVEN[which]()
-
     return module
-
-
-def cycle() -> list[Any]:
-    round_: list[Any] = []
-    round_.append(round_)
-    return round_
 
 
 @pytest.fixture
@@ -190,86 +177,6 @@ async def test_bytes_by_other_names_come_as_bytes(field: Field):
         assert await (await echo.trigger(value)).result(timeout=10) == b"ab"
 
 
-REFUSED: dict[str, tuple[Any, str]] = {
-    "nan": ({"x": [float("nan")]}, 'payload["x"][0]'),
-    "infinite": ({"x": float("-inf")}, 'payload["x"]'),
-    "decimal-nan": ({"x": Decimal("NaN")}, 'payload["x"]'),
-    "path": ({"x": PurePosixPath("/a")}, 'payload["x"]'),
-    "object": ([1, object()], "payload[1]"),
-    "class": ({"x": Order}, 'payload["x"]'),
-    "function": ({"x": {"y": print}}, 'payload["x"]["y"]'),
-    "int-key": ({"x": {1: 2}}, 'payload["x"]'),
-    "huge-int": ({"x": 2**64}, 'payload["x"]'),
-    "half-character": ({"x": "\ud800"}, 'payload["x"]'),
-    "secret": ({"x": SecretStr("hush")}, 'payload["x"]'),
-    "cycle": ({"x": cycle()}, 'payload["x"]'),
-    "exception": ({"x": ValueError("v")}, 'payload["x"]'),
-}
-
-
-@pytest.mark.parametrize("name", REFUSED)
-async def test_what_can_not_be_stored_is_refused_at_the_call(field: Field, name: str):
-    """B44, B46: naming the path; nothing was published."""
-    value, path = REFUSED[name]
-    with pytest.raises(PayloadError) as refused:
-        await field.client.get_job("types.echo").trigger(value)
-    assert path in str(refused.value)
-    assert "hush" not in str(refused.value)
-    assert await field.messages() == {}
-
-
-async def test_a_payload_of_many_levels_is_refused_at_the_call(field: Field):
-    """B48: 100 000 nested lists."""
-    with pytest.raises(PayloadError, match="nested deeper than 100"):
-        await field.client.get_job("types.echo").trigger(nested())
-    assert await field.messages() == {}
-
-
-def nested() -> list[Any]:
-    deep: list[Any] = []
-    for _ in range(100_000):
-        deep = [deep]
-    return deep
-
-
-def coroutine() -> Any:
-    async def never() -> None:
-        raise AssertionError
-
-    made = never()
-    made.close()  # or Python warns that nobody awaited it
-    return made
-
-
-GIVEN: dict[str, Callable[[], Any]] = {
-    "object": object,
-    "file": lambda: Path(os.devnull).open(),  # noqa: SIM115  # returned open on purpose
-    "generator": lambda: (n for n in range(3)),
-    "task": asyncio.current_task,
-    "lock": asyncio.Lock,
-    "coroutine": coroutine,
-    "nan": lambda: {"x": float("nan"), "y": float("inf")},
-    "deep": nested,
-    "secret": lambda: SecretStr("hush"),
-    "huge-int": lambda: 2**64,
-    "cycle": cycle,
-}
-
-
-@pytest.mark.filterwarnings("ignore::ResourceWarning")
-@pytest.mark.parametrize("which", GIVEN)
-async def test_a_result_that_can_not_be_stored_fails_once(field: Field, which: str):
-    """B42, B44, B48: one attempt, and whoever waits is told why."""
-    run = await field.client.get_job("types.give").trigger(which)
-    with pytest.raises(RunFailed, match="result not serialisable") as failed:
-        await run.result(timeout=5)
-    record = failed.value.record
-    assert (record.status, record.attempt, record.max_attempts) == (RunStatus.FAILED, 1, 3)
-    assert "hush" not in str(record.error)
-    json.dumps(codec.to_jsonable(record.result), allow_nan=False)
-    await field.retired("types.give")
-
-
 async def test_models_and_their_like_come_as_what_they_are(nats_url: str, project: str):
     """Payloads in handlers and results in callers, by their declared types."""
     module = types()
@@ -289,16 +196,6 @@ async def test_models_and_their_like_come_as_what_they_are(nats_url: str, projec
             # By name there is no type to make it again: the plain value comes.
             by_name = await field.client.get_job("types", name).trigger(payload)
             assert codec.encode(await by_name.result(timeout=10)) == codec.encode(result)
-
-
-async def test_a_secret_inside_a_model_is_refused(field: Field):
-    class Login(BaseModel):
-        user: str
-        password: SecretStr
-
-    with pytest.raises(PayloadError, match=r'payload\["password"\]') as refused:
-        await field.client.get_job("types.echo").trigger(Login(user="a", password=SecretStr("hush")))
-    assert "hush" not in str(refused.value)
 
 
 async def test_a_wrong_type_is_refused_in_the_caller(nats_url: str, project: str):
