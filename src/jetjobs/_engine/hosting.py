@@ -105,6 +105,7 @@ class Hosting:
         """Make stream, buckets, consumers and descriptors exist; nothing is taken or scheduled."""
         broker = self.engine.backend.broker
         await broker.ensure_project()
+        await self._measure_clock()  # before anything is written that says when
         jobs = [job for served in self._served for job in served.jobs]
         await in_batches(broker.ensure_consumer(job.address, job.policy.max_concurrency, update=update) for job in jobs)
         await self.presence.describe()
@@ -118,7 +119,6 @@ class Hosting:
                 if job.policy.timeout is None:
                     log.warning("job_without_timeout", job=str(job.address))
                 self._runners.append(Runner(engine, host_job(engine, served.module, job, state)))
-        await self._measure_clock()
         await engine.backend.broker.answer_asks(engine.host_id, engine.held.holds)
         await engine.backend.broker.hear_cancels(self._heartbeat.heard_cancel)
         await self.presence.compare()

@@ -69,6 +69,7 @@ class Presence:
     async def describe(self) -> None:
         """Publish the descriptors that differ, then the presence, and compare with the hosts that live."""
         catalog = self._engine.backend.catalog
+        self._started_at = self._engine.backend.broker.now()
         await in_batches(catalog.describe(descriptor) for descriptor in self._descriptors)
         await self.one_pass()
         await self.compare()
