@@ -1,0 +1,50 @@
+"""Many hosts in one process, all started at one instant: HOSTS of them, each with JOBS jobs of the module `many`."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from notes import note, noted
+
+from jetjobs import JobContext, JobHost, Module
+
+
+def module() -> Module:
+    made = Module("many")
+    for number in range(int(os.environ["JOBS"])):
+
+        async def handler(ctx: JobContext[Any]) -> None:
+            with noted(ctx):
+                pass
+
+        made.expose_job(f"job{number}", handler, timeout="30s", max_concurrency=int(os.environ["LIMIT"]))
+    return made
+
+
+async def main() -> None:
+    stop = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
+    hosts = [
+        JobHost([module()], project=os.environ["PROJECT"], nats=os.environ["SERVER"])
+        for _ in range(int(os.environ["HOSTS"]))
+    ]
+    note("loaded")
+    await asyncio.sleep(float(os.environ["START_AT"]) - time.time())
+    began = time.monotonic()
+    results = await asyncio.gather(*(host.start() for host in hosts), return_exceptions=True)
+    for result in results:
+        note("up", error=None if result is None else repr(result), took=time.monotonic() - began)
+    await stop.wait()
+    await asyncio.gather(*(host.close() for host in hosts))
+
+
+if __name__ == "__main__":
+    asyncio.run(main())

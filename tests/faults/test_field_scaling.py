@@ -1,0 +1,180 @@
+"""Many hosts at once, many jobs in one, a deep queue: field cases B106, B108, B110."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from jetjobs import JobClient
+from jetjobs._core import names
+from jetjobs.client import TriggerRequest
+from jetjobs.errors import JetJobsError
+from tests.faults.crowd import Crowd
+from tests.faults.field import api, cpu_share, monitor, resident_mb, streams_of
+from tests.faults.rig import eventually
+from tests.support.servers import RealServer, free_port
+
+
+@pytest.fixture
+def watched(tmp_path: Path) -> Iterator[tuple[str, int]]:
+    """A server of the test's own, and its monitoring port."""
+    port = free_port()
+    server = RealServer(tmp_path / "nats", extra_args=("-m", str(port)))
+    server.start()
+    yield server.url, port
+    server.remove()
+
+
+async def client_of(url: str, project: str) -> JobClient:
+    client = JobClient(url, project=project)
+    await client.connect()
+    return client
+
+
+# --------------------------------------------------------- replicas at once
+
+
+@pytest.mark.timeout(200)
+async def test_fifty_hosts_start_at_once_on_an_empty_broker(
+    watched: tuple[str, int], tmp_path: Path, project: str
+) -> None:
+    """B106, scaled: none fails, and everything is there once, written once."""
+    url, _ = watched
+    crowd = Crowd(tmp_path / "crowd", url, project, processes=10, hosts=5, jobs=5)
+    try:
+        await crowd.start(gather=20)
+        assert crowd.errors == []
+        took = [line.took for line in crowd.journal.lines("up")]
+        print(f"50 hosts ready after {max(took):.1f} s")
+        assert max(took) < 20
+        assert len(await streams_of(url, project)) == 6
+        info = await api(url, f"STREAM.INFO.{names.stream(project)}")
+        assert info["state"]["consumer_count"] == 5
+        described = await api(url, f"STREAM.INFO.{names.bucket_stream(names.jobs_bucket(project))}")
+        assert (described["state"]["messages"], described["state"]["last_seq"]) == (5, 5)
+        client = await client_of(url, project)
+        runs = [await client.get_job("many", f"job{n % 5}").trigger() for n in range(100)]
+        for run in runs:
+            await run.wait(timeout=20)
+        assert len(await client.hosts.list()) == 50
+        await client.close()
+        assert Counter(line.run for line in crowd.journal.starts()) == Counter(run.run_id for run in runs)
+        assert "job_declared_differently" not in crowd.log_path.read_text()
+    finally:
+        crowd.close()
+
+
+# ------------------------------------------------------------ jobs in a host
+
+
+async def many_jobs(watched: tuple[str, int], folder: Path, project: str, jobs: int) -> None:
+    url, port = watched
+    crowd = Crowd(folder, url, project, jobs=jobs)
+    try:
+        await crowd.start(gather=6)
+        assert crowd.errors == []
+        ready = crowd.journal.lines("up")[0].took
+        await asyncio.sleep(2)  # let the start's own work end
+        cpu = await cpu_share(crowd.pids[0], 5)
+        memory = resident_mb(crowd.pids[0])
+        connections = (await monitor(port, "connz?limit=100"))["connections"]
+        print(f"{jobs} jobs: ready in {ready:.1f} s, idle {cpu:.1%} of a core, {memory:.0f} MB")
+        assert [each["name"].startswith("jetjobs host") for each in connections] == [True]
+        assert cpu < 0.4
+        assert ready < 30
+        assert memory < 200
+        info = await api(url, f"STREAM.INFO.{names.stream(project)}")
+        assert info["state"]["consumer_count"] == jobs
+        client = await client_of(url, project)
+        made = await client.trigger_many([TriggerRequest(("many", f"job{n}")) for n in range(jobs)])
+        assert not [run for run in made if isinstance(run, JetJobsError)]
+        await eventually(lambda: len(crowd.journal.ends()) == jobs, 30, "every job's run")
+        assert {line.job for line in crowd.journal.starts()} == {f"job{n}" for n in range(jobs)}
+        await client.close()
+    finally:
+        crowd.close()
+
+
+async def test_three_hundred_jobs_in_one_host(watched: tuple[str, int], tmp_path: Path, project: str) -> None:
+    """B108, scaled: one connection, cheap while idle, and every job runs."""
+    await many_jobs(watched, tmp_path / "crowd", project, 300)
+
+
+@pytest.mark.soak
+async def test_a_thousand_jobs_in_one_host(watched: tuple[str, int], tmp_path: Path, project: str) -> None:
+    """B108."""
+    await many_jobs(watched, tmp_path / "crowd", project, 1000)
+
+
+# ---------------------------------------------------------------- a deep queue
+
+
+def starts_in(journal: Path) -> list[tuple[str, float]]:
+    """Run and instant of each start, read line by line: there may be a million."""
+    found: list[tuple[str, float]] = []
+    with journal.open() as lines:
+        for line in lines:
+            if '"start", "pid"' in line:
+                entry = json.loads(line)
+                found.append((entry["run"], entry["at"]))
+    return found
+
+
+async def deep_queue(url: str, folder: Path, project: str, count: int) -> None:
+    before = Crowd(folder / "before", url, project, limit=100)
+    await before.start(gather=4)
+    before.close()
+    client = await client_of(url, project)
+    for start in range(0, count, 10_000):
+        batch = [TriggerRequest(("many", "job0")) for _ in range(start, min(start + 10_000, count))]
+        made = await client.trigger_many(batch)
+        assert not [run for run in made if isinstance(run, JetJobsError)]
+    crowd = Crowd(folder / "crowd", url, project, limit=100)
+    consumer = f"CONSUMER.INFO.{names.stream(project)}.many=_job0"
+    most = 0.0
+    try:
+        await crowd.start(gather=4)
+
+        async def drained() -> bool:
+            nonlocal most
+            most = max(most, resident_mb(crowd.pids[0]))
+            state = await api(url, consumer)
+            return state["num_pending"] == state["num_ack_pending"] == 0
+
+        await eventually(drained, 20 + count / 500, "the queue's end")
+        starts = starts_in(crowd.journal.path)
+        up = crowd.journal.lines("up")[0] if count <= 50_000 else None
+    finally:
+        crowd.close()
+    await client.close()
+    assert len(starts) == len({run for run, _ in starts}) == count
+    state = (await api(url, f"STREAM.INFO.{names.stream(project)}"))["state"]
+    assert state["messages"] == 0
+    records = (await api(url, f"STREAM.INFO.{names.bucket_stream(names.runs_bucket(project))}"))["state"]
+    assert records["messages"] == count
+    tenth = count // 10
+    first_tenth, last_tenth = starts[tenth][1] - starts[0][1], starts[-1][1] - starts[-tenth][1]
+    print(f"{count} queued: {count / (starts[-1][1] - starts[0][1]):.0f} runs/s, {most:.0f} MB at most")
+    print(f"the last tenth at {first_tenth / last_tenth:.0%} of the first one's rate")
+    if up is not None:
+        assert starts[0][1] - (up.at - up.took) < 5
+    assert most < 300
+    assert last_tenth < 3 * first_tenth + 1
+
+
+@pytest.mark.timeout(240)
+async def test_twenty_thousand_queued_runs(nats_url: str, tmp_path: Path, project: str) -> None:
+    """B110, scaled: the first starts soon, memory stays flat, none is lost, none runs twice."""
+    await deep_queue(nats_url, tmp_path, project, 20_000)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(3600)
+async def test_a_million_queued_runs(nats_url: str, tmp_path: Path, project: str) -> None:
+    """B110."""
+    await deep_queue(nats_url, tmp_path, project, 1_000_000)
