@@ -41,7 +41,12 @@ class Renewal:
 
     async def one_pass(self) -> None:
         """Start the renewals that are due; fence what has been without one for too long."""
-        engine = self._engine
+        engine, broker = self._engine, self._engine.backend.broker
+        since = broker.connected_since
+        if since is None and len(engine.held) and await broker.out_for_everybody():
+            # At every pass: when the broker is back, nearly all of the time before the fence is left to reconnect.
+            self._nobody_can_renew()
+            return
         now = engine.clock.monotonic()
         # Only handlers can be stopped. A claim still in question is confirmed before its handler starts, and what has
         # ended keeps being renewed until it is saved: the compare-and-set decides whether it was in time.
@@ -50,12 +55,15 @@ class Renewal:
             for held in engine.held
             if held.execution is not None and not held.ending and now - held.confirmed_at > self._fence_after
         ]
-        if late:
-            await self._fence(late)
+        for held in late:
+            if not held.fenced:
+                log.error("run_fenced", run=str(held.key), unconfirmed_s=round(now - held.confirmed_at, 1))
+                held.stop("fenced")
         for held in engine.held:
             if held.claim is None or held.fenced or held.renewing is not None:
                 continue
-            if now - held.confirmed_at >= self._every - self.interval:
+            was_cut = since is not None and held.confirmed_at < since
+            if was_cut or now - held.confirmed_at >= self._every - self.interval:
                 held.renewing = engine.tasks.start(self._renew(held))
 
     async def _renew(self, held: HeldRun) -> None:
@@ -63,23 +71,18 @@ class Renewal:
         try:
             async with asyncio.timeout(self._give_up_after):
                 await held.delivery.renew()
-            held.confirmed_at = began
+            held.confirmed_at = max(held.confirmed_at, began)
         except (BrokerError, TimeoutError) as error:
             log.debug("renewal_failed", run=str(held.key), error=str(error))
         finally:
             held.renewing = None
 
-    async def _fence(self, late: list[HeldRun]) -> None:
-        engine = self._engine
-        now = engine.clock.monotonic()
-        if engine.backend.broker.connected_since is None and await engine.backend.broker.out_for_everybody():
-            for held in late:
-                held.confirmed_at = max(held.confirmed_at, now - self._every)
-            return
-        for held in late:
-            if not held.fenced and now - held.confirmed_at > self._fence_after:
-                log.error("run_fenced", run=str(held.key), unconfirmed_s=round(now - held.confirmed_at, 1))
-                held.stop("fenced")
+    def _nobody_can_renew(self) -> None:
+        """The broker hands out nothing to anybody now, and whoever comes back to it takes no run over at once."""
+        now = self._engine.clock.monotonic()
+        for held in self._engine.held:
+            if held.execution is not None:
+                held.confirmed_at = now
 
 
 class Heartbeat:

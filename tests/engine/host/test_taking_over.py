@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from datetime import timedelta
 
+import pytest
+
 from jetjobs import HostSettings
 from jetjobs._core.models import Owner, RunKey, RunRecord, RunStatus
 from tests.engine.host.stage import Hosted, Stage
@@ -91,6 +93,27 @@ async def test_an_outage_of_minutes_starts_nothing_twice(memory_stage: Stage) ->
         record = await stage.ended(run_id)
         assert (record.status, record.starts) == (RunStatus.SUCCEEDED, 1)
         await stage.retired(run_id)
+
+
+@pytest.mark.parametrize("outage", [1.0, 1.1, 1.2, 1.3, 1.4, 1.5])
+async def test_whenever_the_broker_comes_back_there_is_time_to_reconnect(memory_stage: Stage, outage: float) -> None:
+    """Half an ack wait, wherever between two looks at the broker it was back."""
+    stage = memory_stage
+    assert isinstance(stage.world, MemoryWorld)
+    first = await stage.host()
+    run_id = await stage.trigger("wait it")
+    await stage.when(lambda: stage.play.of(run_id))
+    await stage.host()
+    stage.world.cluster.stop()
+    await stage.world.elapse(outage)
+    cut(first)
+    stage.world.cluster.start()
+    await stage.world.elapse(0.5)
+    heal(first)
+    await stage.world.elapse(3.0)
+    assert (len(stage.play.of(run_id)), stage.play.live) == (1, 1)
+    stage.play.gates["it"].set()
+    assert (await stage.ended(run_id)).starts == 1
 
 
 async def test_three_reapers_make_one_end(stage: Stage) -> None:
