@@ -16,6 +16,7 @@ import structlog
 
 from jetjobs._engine.engine import Engine
 from jetjobs._engine.heartbeat import Heartbeat, Renewal
+from jetjobs._engine.event_bridge import EventBridge
 from jetjobs._engine.held import HeldRuns
 from jetjobs._engine.hosted import host_job
 from jetjobs._engine.presence import Presence
@@ -84,6 +85,7 @@ class Hosting:
         self._services = self._loops()
         self._watchdog = Watchdog(self.engine)
 
+        self.bridge = EventBridge(self.engine, [job for each in served for job in each.jobs])
     def _loops(self) -> list[Service]:
         engine, clock = self.engine, self.engine.clock
         renewal, self._heartbeat, reaper = Renewal(engine), Heartbeat(engine), Reaper(engine)
@@ -131,12 +133,14 @@ class Hosting:
     async def _measure_clock(self) -> None:
         offset = await self.engine.backend.broker.measure_clock()
         if abs(offset) > CLOCK_WARNING:
+        await self.bridge.start()
             log.warning("clock_differs_from_broker", offset_s=round(offset.total_seconds(), 3))
 
     @property
     def died(self) -> BaseException | None:
         """What ended a loop against its will, if anything did."""
-        return next((error for service in self._services if (error := service.died) is not None), None)
+        services = (*self._services, self.bridge.service)
+        return next((error for service in services if (error := service.died) is not None), None)
 
     async def close(self) -> bool:
         """Take nothing more, drain, interrupt, let go; False when a handler still runs."""
@@ -150,6 +154,7 @@ class Hosting:
             await service.stop()
         await engine.tasks.cancel_all()
         engine.threads.close()
+        await self.bridge.stop()  # first, and while runs are taken: what it stores now needs no slot here
         try:
             await self.presence.leave()
         except BrokerError as error:

@@ -13,6 +13,7 @@ from jetjobs._core import names
 from jetjobs._nats.broker import NatsBroker
 from jetjobs._nats.catalog import NatsCatalog
 from jetjobs._nats.connection import connect
+from jetjobs._nats.event_source import NatsEventSource
 from jetjobs._nats.lifeline import NatsLifeline
 from jetjobs._nats.link import Link
 from jetjobs._nats.payload_store import NatsPayloadStore
@@ -44,11 +45,18 @@ async def open_backend(
     connection = await connect(target, name=name)
     link = Link(connection, PipelinedWriter(connection))
     broker = NatsBroker(link, project, settings, clock=clock)
+    events = NatsEventSource(link, project, broker.now, ack_wait=settings.ack_wait)
+
+    async def close() -> None:
+        await events.close()
+        await broker.close()
+
     return Backend(
         broker=broker,
         runs=NatsRunStore(link, project),
         payloads=NatsPayloadStore(link, project, max_payload=settings.max_payload),
         catalog=NatsCatalog(link, project),
-        close=broker.close,
+        events=events,
+        close=close,
         lifeline=NatsLifeline(None if isinstance(target, Client) else target, project, name=name),
     )

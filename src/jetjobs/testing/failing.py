@@ -13,7 +13,17 @@ from collections.abc import AsyncIterator, Callable
 from typing import Any, Literal, cast
 
 from jetjobs._core.models import JobAddress
-from jetjobs._ports import Backend, Broker, Catalog, Consumption, Delivery, OnDelivery, PayloadStore, RunStore
+from jetjobs._ports import (
+    Backend,
+    Broker,
+    Catalog,
+    Consumption,
+    Delivery,
+    EventSource,
+    OnDelivery,
+    PayloadStore,
+    RunStore,
+)
 from jetjobs.errors import AnswerUnknown, BrokerUnavailable
 
 When = Literal["before", "after", "hang"]
@@ -69,6 +79,7 @@ class FailingBackend(Backend):
             runs=cast("RunStore", _FailingPort("runs", backend.runs, self)),
             payloads=cast("PayloadStore", _FailingPort("payloads", backend.payloads, self)),
             catalog=cast("Catalog", _FailingPort("catalog", backend.catalog, self)),
+            events=cast("EventSource", _FailingPort("events", backend.events, self)),
             close=backend.close,
         )
 

@@ -7,6 +7,7 @@ import asyncio
 from jetjobs._ports import Backend
 from jetjobs.testing.memory_broker import MemoryBroker
 from jetjobs.testing.memory_cluster import MemoryCluster, MemoryLink
+from jetjobs.testing.memory_event_source import MemoryEventSource
 from jetjobs.testing.memory_stores import MemoryCatalog, MemoryPayloadStore, MemoryRunStore
 
 
@@ -25,6 +26,7 @@ class MemoryBackend(Backend):
             runs=MemoryRunStore(link),
             payloads=MemoryPayloadStore(link),
             catalog=MemoryCatalog(link),
+            events=MemoryEventSource(link),
             close=close,
         )
         object.__setattr__(self, "link", link)  # not one of the frozen fields

@@ -17,6 +17,7 @@ from jetjobs._core.models import HostPresence, JobAddress, JobDescriptor, RunKey
 from jetjobs.errors import AnswerUnknown, BrokerError, BrokerUnavailable
 from jetjobs.testing.clock import ManualClock
 from jetjobs.testing.memory_consumer import MemoryConsumer
+from jetjobs.testing.memory_events import MemoryEvents
 from jetjobs.testing.memory_stream import MemoryStream
 from jetjobs.testing.memory_table import MemoryTable
 
@@ -37,6 +38,7 @@ class MemoryCluster:
         self.ack_wait = ack_wait
         self.offset = timedelta(0)
         self.up = True
+        self.events = MemoryEvents(self)
         self._projects: dict[str, MemoryProject] = {}
         self._links: list[MemoryLink] = []
         self._overdue: list[Callable[[], object]] = []
@@ -208,6 +210,7 @@ class MemoryLink:
                 effect()
             self.project.serve()
 
+            self.cluster.events.serve()
     def send(self, effect: Callable[[], object], *, keep: bool = False) -> None:
         """Have the broker do something without an answer; with `keep`, after the reconnect when it is away now."""
         if self.connected:
