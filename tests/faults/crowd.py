@@ -46,7 +46,9 @@ class Crowd:
                 self.started.append(
                     subprocess.Popen([sys.executable, str(PROGRAM)], cwd=self._folder, env=env, stdout=out, stderr=out)
                 )
-        await eventually(lambda: len(self.journal.lines("loaded")) == self._processes, gather, "every program's loading")
+        await eventually(
+            lambda: len(self.journal.lines("loaded")) == self._processes, gather, "every program's loading"
+        )
         await eventually(lambda: len(self.journal.lines("up")) == self.size, within + gather, "every host's start")
 
     @property

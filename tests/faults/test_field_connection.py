@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -22,7 +22,7 @@ from jetjobs._nats import open_backend
 from jetjobs.config import HostSettings
 from jetjobs.errors import BrokerUnavailable
 from tests.faults.crowd import Crowd
-from tests.faults.field import api, monitor
+from tests.faults.field import api, monitor, show
 from tests.faults.rig import SOURCE, Rig, eventually
 from tests.support.cluster import RealCluster
 from tests.support.commands import APP, Terminal
@@ -103,7 +103,7 @@ async def test_fifty_hosts_come_back_one_after_the_other(tmp_path: Path, project
         seconds = Counter(each["start"][:19] for each in found if each["name"].startswith("jetjobs host"))
         await asyncio.sleep(3)  # what they ask for after their return
         calls = (await monitor(port, "jsz"))["api"]["total"]
-        print(f"back in {took:.1f} s, a second {dict(seconds)}, API calls a host {calls / crowd.size:.1f}")
+        show(f"back in {took:.1f} s, a second {dict(seconds)}, API calls a host {calls / crowd.size:.1f}")
         assert max(seconds.values()) <= 0.7 * crowd.size
         assert calls <= 10 * crowd.size
         assert await consumers_made(server.url, project) == consumers
@@ -163,7 +163,7 @@ SETTINGS = HostSettings(ack_wait=3, heartbeat_every=0.5, lost_after=2, upkeep_ev
 
 
 @asynccontextmanager
-async def skewed_client(url: str, project: str, offset: timedelta) -> AsyncIterator[JobClient]:
+async def skewed_client(url: str, project: str, offset: timedelta) -> AsyncGenerator[JobClient]:
     """A client on a machine whose clock is off by so much."""
     backend = await open_backend(url, project, name="skewed", clock=SystemClock(offset))
     try:

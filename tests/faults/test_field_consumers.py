@@ -9,7 +9,7 @@ import pytest
 
 from jetjobs._core.models import RunStatus
 from jetjobs.errors import BrokerError
-from tests.faults.field import api, cpu_share, streams_of
+from tests.faults.field import api, cpu_share, show, streams_of
 from tests.faults.rig import ACK_WAIT, Rig, eventually
 
 RECREATED_WITHIN = 10.0
@@ -160,7 +160,7 @@ async def test_triggers_after_idle_gaps_start_at_once(rig: Rig) -> None:
     """B75: no orphaned pull swallows the next message, whatever the gap."""
     await rig.host()
     lags = await lags_after(rig, [7.0, 1.1, 5.2] + [1.1] * 10)
-    print(f"publish to start, s: worst {max(lags):.3f}, median {sorted(lags)[len(lags) // 2]:.4f}")
+    show(f"publish to start, s: worst {max(lags):.3f}, median {sorted(lags)[len(lags) // 2]:.4f}")
     assert max(lags) < 1
 
 

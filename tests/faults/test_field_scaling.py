@@ -15,7 +15,7 @@ from jetjobs._core import names
 from jetjobs.client import TriggerRequest
 from jetjobs.errors import JetJobsError
 from tests.faults.crowd import Crowd
-from tests.faults.field import api, cpu_share, monitor, resident_mb, streams_of
+from tests.faults.field import api, cpu_share, monitor, resident_mb, show, streams_of
 from tests.faults.rig import eventually
 from tests.support.servers import RealServer, free_port
 
@@ -50,7 +50,7 @@ async def test_fifty_hosts_start_at_once_on_an_empty_broker(
         await crowd.start(gather=20)
         assert crowd.errors == []
         took = [line.took for line in crowd.journal.lines("up")]
-        print(f"50 hosts ready after {max(took):.1f} s")
+        show(f"50 hosts ready after {max(took):.1f} s")
         assert max(took) < 20
         assert len(await streams_of(url, project)) == 6
         info = await api(url, f"STREAM.INFO.{names.stream(project)}")
@@ -83,7 +83,7 @@ async def many_jobs(watched: tuple[str, int], folder: Path, project: str, jobs: 
         cpu = await cpu_share(crowd.pids[0], 5)
         memory = resident_mb(crowd.pids[0])
         connections = (await monitor(port, "connz?limit=100"))["connections"]
-        print(f"{jobs} jobs: ready in {ready:.1f} s, idle {cpu:.1%} of a core, {memory:.0f} MB")
+        show(f"{jobs} jobs: ready in {ready:.1f} s, idle {cpu:.1%} of a core, {memory:.0f} MB")
         assert [each["name"].startswith("jetjobs host") for each in connections] == [True]
         assert cpu < 0.4
         assert ready < 30
@@ -159,8 +159,8 @@ async def deep_queue(url: str, folder: Path, project: str, count: int) -> None:
     assert records["messages"] == count
     tenth = count // 10
     first_tenth, last_tenth = starts[tenth][1] - starts[0][1], starts[-1][1] - starts[-tenth][1]
-    print(f"{count} queued: {count / (starts[-1][1] - starts[0][1]):.0f} runs/s, {most:.0f} MB at most")
-    print(f"the last tenth at {first_tenth / last_tenth:.0%} of the first one's rate")
+    show(f"{count} queued: {count / (starts[-1][1] - starts[0][1]):.0f} runs/s, {most:.0f} MB at most")
+    show(f"the last tenth at {first_tenth / last_tenth:.0%} of the first one's rate")
     if up is not None:
         assert starts[0][1] - (up.at - up.took) < 5
     assert most < 300

@@ -9,27 +9,29 @@ import tracemalloc
 from collections.abc import AsyncIterator, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Self
 
-import anyio
 import nats
 import pytest
 from nats.aio.msg import Msg
+from nats.js.errors import APIError
 
 from jetjobs import JobClient, JobContext, JobHost, Module
-from jetjobs._core import names
-from jetjobs._core.models import Body, JobAddress, RunRecord, RunStatus
+from jetjobs._core.models import Body, RunRecord, RunStatus
 from jetjobs._nats import open_backend
 from jetjobs._nats.provision import ProvisionSettings, wanted_streams
 from jetjobs._nats.run_store import NatsRunStore
 from jetjobs.errors import BrokerError, StorageFull, StreamMismatch
 from jetjobs.testing import FailingBackend
-from tests.faults.field import api, monitor
+from tests.faults.field import api, monitor, show
 from tests.faults.rig import HostProcess, Rig, eventually
 from tests.support.links import open_link
 from tests.support.servers import RealServer, free_port
 
 LIMIT = 4_000_000
-BY_ACCOUNT = f"accounts {{ A {{ jetstream: {{ max_file: {LIMIT}, max_mem: 1MB }}, users: [{{ user: u, password: p }}] }} }}"
+BY_ACCOUNT = (
+    f"accounts {{ A {{ jetstream: {{ max_file: {LIMIT}, max_mem: 1MB }}, users: [{{ user: u, password: p }}] }} }}"
+)
 BY_SERVER = f"jetstream {{ max_file_store: {LIMIT}, max_memory_store: 1MB }}"
 
 
@@ -54,7 +56,7 @@ class Ballast:
     def __init__(self, url: str) -> None:
         self._url = url
 
-    async def __aenter__(self) -> Ballast:
+    async def __aenter__(self) -> Self:
         self._client = await nats.connect(self._url)
         self._js = self._client.jetstream()
         await self._js.add_stream(name="ballast", subjects=["ballast"])
@@ -68,7 +70,7 @@ class Ballast:
             for _ in range(2 * LIMIT // size):
                 try:
                     await self._js.publish("ballast", b"x" * size)
-                except nats.js.errors.APIError:
+                except APIError:
                     break
             else:
                 pytest.fail("the limit was never reached")
@@ -168,7 +170,7 @@ async def test_a_disk_that_fills_up_in_a_run(tmp_path: Path, small_disk: Path, p
         assert all("x" * 100 not in str(error) for error in errors)
         await eventually(lambda: not_well(rig, host), 15, "health saying so")
         filler.unlink()
-        await anyio.to_thread.run_sync(server.restart)
+        await asyncio.to_thread(server.restart)
         record = await rig.ended("hold", running, 30)
         assert (record.status, record.starts) == (RunStatus.SUCCEEDED, 1)
         assert len(rig.journal.starts(running)) == 1
@@ -258,7 +260,7 @@ async def list_many(url: str, project: str, count: int) -> None:
         await client.runs.list(limit=50)
         peak = tracemalloc.get_traced_memory()[1] / 1e6
         tracemalloc.stop()
-    print(f"{count} records: newest 50 in {first_page:.2f} s, of one job {filtered:.2f} s, peak {peak:.1f} MB")
+    show(f"{count} records: newest 50 in {first_page:.2f} s, of one job {filtered:.2f} s, peak {peak:.1f} MB")
     assert first_page < 3
     assert filtered < 1.5
     assert peak < 30
@@ -329,7 +331,7 @@ async def test_round_trips_of_a_run(counted: tuple[str, int], project: str) -> N
         calls = {**mine.calls, **hosts.calls}
     periodic = {"catalog.say", "catalog.hosts", "broker.measure_clock", "runs.scan"}
     counts = {name: count / RUNS for name, count in calls.items() if name not in periodic}
-    print(f"calls a run {counts}, messages to the server a run {messages / RUNS}")
+    show(f"calls a run {counts}, messages to the server a run {messages / RUNS}")
     assert counts == PORT_CALLS
     assert messages <= MESSAGES_A_RUN * RUNS + 10  # heartbeat and presence may fall into it
     await watcher.close()

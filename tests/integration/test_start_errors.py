@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any
 from urllib.request import urlopen
 
-import anyio
 import nats
 import pytest
 from structlog.testing import capture_logs
@@ -34,6 +33,7 @@ from jetjobs.errors import (
 )
 from tests.support.commands import APP, Done, Terminal
 from tests.support.impostors import OldServer, bare_server, black_hole
+from tests.support.links import until
 from tests.support.servers import RealServer, free_port
 
 pytestmark = pytest.mark.integration
@@ -123,7 +123,7 @@ class Doors:
 
     async def command_refuses(self, command: str, target: Mapping[str, Any], *words: str) -> Done:
         env = {VARIABLES[name]: str(value) for name, value in target.items()}
-        done = await anyio.to_thread.run_sync(partial(self.terminal.run, *command.split(), env=env))
+        done = await asyncio.to_thread(partial(self.terminal.run, *command.split(), env=env))
         assert done.code == 3, done.err
         assert done.took < WITHIN
         assert done.last_line.startswith("error: ")
@@ -143,9 +143,7 @@ class Doors:
         assert all(word in message for word in words), message
         assert "\n" not in message
         assert SECRET not in message + repr(logs)
-        async with asyncio.timeout(2):  # the connection and its loops went with the error
-            while asyncio.all_tasks() - before:
-                await asyncio.sleep(0.01)
+        await until(lambda: not asyncio.all_tasks() - before, within=2)  # the connection and its loops went with it
         return raised.value
 
 
@@ -183,7 +181,7 @@ class TestAddress:
 
     async def test_four_black_holes_take_no_longer_than_ten_seconds(self, doors: Doors):
         with black_hole() as one, black_hole() as two, black_hole() as three, black_hole() as four:
-            target = {"servers": ",".join((one, two, three, four))}
+            target = {"servers": f"{one},{two},{three},{four}"}
             await doors.command_refuses("run app", target, one.removeprefix("nats://"))
 
 
@@ -270,7 +268,8 @@ class TestLogin:
     async def test_missing_credentials_file(self, doors: Doors, nats_url: str, tmp_path: Path):
         """B83."""
         missing = str(tmp_path / "missing.creds")
-        await doors.all_refuse({"servers": nats_url, "user_credentials": missing}, AccessDenied, missing, "No such file")
+        target = {"servers": nats_url, "user_credentials": missing}
+        await doors.all_refuse(target, AccessDenied, missing, "No such file")
 
     async def test_expired_credentials_file(self, doors: Doors, tmp_path: Path):
         """B83: a user's JWT that ran out an hour ago."""
@@ -320,7 +319,7 @@ class TestTls:
         with bare_server(tmp_path / "bare", *options, conf=conf) as url:
             await doors.client_refuses({"servers": url.replace("nats://", "tls://")}, AccessDenied, "CA")
             async with JobHost([shop()], project=doors.project, nats={"servers": url, "tls_ca": str(cert)}):
-                found = await anyio.to_thread.run_sync(connections, monitor)
+                found = await asyncio.to_thread(connections, monitor)
             assert [each.get("tls_version") is not None for each in found] == [True]
 
 
@@ -340,7 +339,8 @@ class TestRights:
 
     async def test_to_create_consumers(self, doors: Doors, guarded: RealServer, project: str):
         target = self.target(guarded, "noconsumer")
-        await doors.host_refuses(target, PermissionMissing, f"$JS.API.CONSUMER.CREATE.{names.stream(project)}.shop=_mail")
+        subject = f"$JS.API.CONSUMER.CREATE.{names.stream(project)}.shop=_mail"
+        await doors.host_refuses(target, PermissionMissing, subject)
 
     async def test_to_write_records(self, doors: Doors, guarded: RealServer, project: str):
         target = self.target(guarded, "nokv")
@@ -364,9 +364,7 @@ class TestRights:
             async with JobHost([shop()], project=project, nats=self.target(guarded, user)):
                 async with JobClient(self.target(guarded, "boss"), project=project) as client:
                     await client.get_job("shop", "mail").trigger({"to": "x"})
-                async with asyncio.timeout(5):
-                    while not any(subject.lower() in str(line.get("subject", "")).lower() for line in logs):
-                        await asyncio.sleep(0.02)
+                await until(lambda: any(subject.lower() in str(line.get("subject")).lower() for line in logs), within=5)
         assert SECRET not in repr(logs)
 
 

@@ -3,6 +3,9 @@
 Needs the package nkeys: `pytest.importorskip("nkeys")` first.
 """
 
+# pyright: reportMissingImports=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+# pyright: reportUnknownMemberType=false
+
 import base64
 import json
 import os
