@@ -40,16 +40,18 @@ class Crowd:
 
     async def start(self, *, gather: float, within: float = 40) -> None:
         """All of them begin in the same moment, `gather` seconds from now, when all programs have been loaded."""
-        env = {**self._env, "START_AT": str(time.time() + gather)}
-        with self.log_path.open("wb") as out:
-            for _ in range(self._processes):
-                self.started.append(
-                    subprocess.Popen([sys.executable, str(PROGRAM)], cwd=self._folder, env=env, stdout=out, stderr=out)
-                )
+        self._spawn(time.time() + gather)
         await eventually(
             lambda: len(self.journal.lines("loaded")) == self._processes, gather, "every program's loading"
         )
         await eventually(lambda: len(self.journal.lines("up")) == self.size, within + gather, "every host's start")
+
+    def _spawn(self, start_at: float) -> None:
+        env = {**self._env, "START_AT": str(start_at)}
+        with self.log_path.open("wb") as out:
+            for _ in range(self._processes):
+                command = [sys.executable, str(PROGRAM)]
+                self.started.append(subprocess.Popen(command, cwd=self._folder, env=env, stdout=out, stderr=out))
 
     @property
     def pids(self) -> list[int]:
