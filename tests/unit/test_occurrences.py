@@ -115,7 +115,8 @@ class TestGrace:
     def test_cron_is_bounded_by_passes_that_add_up(self):
         schedule = cron("* * * * * *", misfire_grace=timedelta(seconds=30))
         rules = DecisionRules(search_limit=100)
-        started, missed, passes = [], 0, 0
+        started: list[datetime] = []
+        missed = passes = 0
         while True:
             decision = decide(schedule, at(450), rules=rules)
             schedule, passes = decision.schedule, passes + 1

@@ -116,7 +116,7 @@ def declared_schedule(trigger: Cron | Every, address: JobAddress, host: Declarer
         jitter=trigger.jitter,
         state_at=now,
         anchor=anchor_of(now),
-        cursor=now,
+        cursor=max(now, anchor_of(now)),
         created_at=now,
         updated_at=now,
         version=host.version,

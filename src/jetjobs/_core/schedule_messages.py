@@ -6,7 +6,7 @@ import json
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+from zoneinfo import ZoneInfo
 
 from jetjobs._core import names
 from jetjobs._core.cron import cron_line
@@ -38,7 +38,7 @@ NATS_SCHEDULE_ZONE: Final = "Nats-Schedule-Time-Zone"
 
 _SECOND: Final = timedelta(seconds=1)
 _LAST_TICK: Final = "purge"
-_FAULTS: Final = (ValueError, TypeError, LookupError, OverflowError, RecursionError, ZoneInfoNotFoundError)
+_FAULTS: Final = (ValueError, TypeError, LookupError, ArithmeticError, RecursionError, OSError)
 
 
 def schedule_message(project: str, schedule: ScheduleRecord, *, expires_in: timedelta | None = None) -> Outgoing:

@@ -12,7 +12,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any, Final
 
-from jetjobs._core.intervals import anchor_of
+from jetjobs._core.intervals import IntervalTimetable, anchor_of
 from jetjobs._core.models import RunRecord
 from jetjobs._core.occurrences import PLAIN, Decision, DecisionRules, decide
 from jetjobs._core.schedule_record import ScheduleRecord, ScheduleState
@@ -82,14 +82,21 @@ def update(
     revived = after.state is ScheduleState.COMPLETED
     if revived:
         after = replace(after, state=ScheduleState.ACTIVE, state_at=now)
+    # Not only a new rhythm moves the cursor: a later end must not make occurrences due that are past.
+    after = replace(after, cursor=max(after.cursor, now))
     return replace(decision, schedule=_begun(after, now) if anew or revived else _continued(after, now))
 
 
 def anchored(schedule: ScheduleRecord, stored_at: datetime) -> ScheduleRecord:
-    """The schedule on the rhythm that its message, as the broker stored it, began; itself when it knows a later one."""
+    """The schedule on the rhythm that its message, as the broker stored it, began.
+
+    Itself when it knows a later one, or when something of the old rhythm is due before: decide that first.
+    """
     anchor = anchor_of(stored_at)
-    known = schedule.interval is None or anchor <= schedule.anchor
-    return schedule if known else _continued(replace(schedule, anchor=anchor), schedule.cursor)
+    old = timetable_of(schedule)
+    if not isinstance(old, IntervalTimetable) or anchor <= schedule.anchor or old.between(schedule.cursor, anchor):
+        return schedule
+    return _continued(replace(schedule, anchor=anchor, cursor=max(schedule.cursor, anchor)), anchor)
 
 
 def _stopped(schedule: ScheduleRecord, state: ScheduleState, now: datetime) -> ScheduleRecord:
@@ -99,9 +106,10 @@ def _stopped(schedule: ScheduleRecord, state: ScheduleState, now: datetime) -> S
 
 
 def _begun(schedule: ScheduleRecord, now: datetime) -> ScheduleRecord:
-    """The schedule at the start of a rhythm."""
-    cursor = max(schedule.cursor, now)
-    return _continued(replace(schedule, cursor=cursor, last_occurrence=None, anchor=anchor_of(now)), now)
+    """The schedule at the start of a rhythm, as the broker begins one: after the rounded second."""
+    anchor = anchor_of(now)
+    cursor = max(schedule.cursor, now, anchor)
+    return _continued(replace(schedule, cursor=cursor, last_occurrence=None, anchor=anchor), now)
 
 
 def _continued(schedule: ScheduleRecord, now: datetime) -> ScheduleRecord:

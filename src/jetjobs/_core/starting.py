@@ -37,8 +37,8 @@ def starts_of(schedule: ScheduleRecord) -> tuple[Start, ...]:
     waiting = schedule.open
     if schedule.overlap == "queue":
         waiting = waiting[:1] if not schedule.active else ()
-    timetable = timetable_of(schedule) if schedule.jitter else None
-    return tuple(_start(schedule, timetable, at) for at in waiting)
+    timetable = timetable_of(schedule)
+    return tuple(Start(at, schedule.run_id(at), jittered(schedule, timetable, at)) for at in waiting)
 
 
 def tick_verdict(schedule: ScheduleRecord, tick: Tick, now: datetime) -> TickVerdict:
@@ -99,11 +99,6 @@ def stretch_run_id(schedule: ScheduleRecord, status: RunStatus, stretch: Stretch
 def run_key(schedule: ScheduleRecord, occurrence: datetime) -> RunKey:
     """The run of an occurrence."""
     return RunKey(schedule.module, schedule.job, schedule.run_id(occurrence))
-
-
-def _start(schedule: ScheduleRecord, timetable: Timetable | None, occurrence: datetime) -> Start:
-    start_at = occurrence if timetable is None else jittered(schedule, timetable, occurrence)
-    return Start(occurrence, schedule.run_id(occurrence), start_at)
 
 
 _REASONS: Final = {
