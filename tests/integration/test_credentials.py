@@ -143,7 +143,20 @@ async def test_a_wrong_word(make_server: Callable[[str], RealServer], project: s
 
 @pytest.mark.parametrize(
     "url",
-    ["nats://ann:{}@127.0.0.1:{}", "nats://{}@127.0.0.1:{}", "nats://ann:{}%40x@127.0.0.1:{}", "ann:{}@127.0.0.1:{}"],
+    [
+        "nats://ann:{}@127.0.0.1:{}",
+        "nats://{}@127.0.0.1:{}",
+        "nats://ann:{}%40x@127.0.0.1:{}",
+        "ann:{}@127.0.0.1:{}",
+        "nats://ann:{}@127.0.0.1:port{}",
+        "nats://ann:{}@[::1:{}",
+        "nats://ann:{}@127.0.0.1:{}99999",
+        "nats://ann:x:{}@y@127.0.0.1:{}",
+        "http://ann:{}@127.0.0.1:{}",
+        "nats://ann:{}@no-such-host.invalid:{}",
+        "nats://ann:{}/x@127.0.0.1:{}",
+        "nats://ann:{} x@127.0.0.1:{}",
+    ],
 )
 async def test_nobody_there(project: str, heard: Heard, url: str):
     there = url.format(SECRET, free_port())
