@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
 import subprocess
 import sys
@@ -73,6 +74,36 @@ async def test_a_trigger_while_offline_leaves_nothing_behind(own_rig: Rig, own_s
     await eventually(lambda: len(rig.journal.starts(job="ping")) == 2)
     await rig.retired("ping")
     assert len(rig.journal.starts(job="ping")) == 2
+
+
+USERS = "authorization {{ users: [ {{ user: boss, password: boss }}, {{ user: host, password: {password} }} ] }}"
+
+
+async def test_a_password_changed_under_a_host(tmp_path: Path, project: str) -> None:
+    """B83, later: expelled, it waits and says why, and goes on when it is let in again; nothing runs twice."""
+    server = RealServer(tmp_path / "nats", extra_conf=USERS.format(password="right"))
+    server.start()
+    rig = Rig(tmp_path, server.url.replace("nats://", "nats://boss:boss@"), project)
+    assert server.config is not None
+    right = server.config.read_text()
+    try:
+        host = await rig.host(server=server.url.replace("nats://", "nats://host:right@"), ACK_WAIT="12s")
+        run_id = await rig.trigger("hold", 6)
+        await rig.journal.started(run_id)
+        server.config.write_text(right.replace("password: right", "password: wrong"))
+        os.kill(server.pid, signal.SIGHUP)
+        await eventually(lambda: "uthorization" in host.log, 10, "the host's saying so")
+        await asyncio.sleep(4)  # many tries: none may be the last
+        server.config.write_text(right)
+        os.kill(server.pid, signal.SIGHUP)
+        await rig.ping(15)
+        record = await rig.ended("hold", run_id)
+        assert (record.status, record.starts) == (RunStatus.SUCCEEDED, 1)
+        assert "host:right" not in host.log
+        assert host.process.poll() is None
+    finally:
+        await rig.close()
+        server.remove()
 
 
 # -------------------------------------------------------------- many come back

@@ -80,6 +80,21 @@ async def test_the_jobs_stream_deleted_while_idle(rig: Rig) -> None:
     assert all(host.process.poll() is None for host in hosts)
 
 
+@pytest.mark.parametrize("job", ["gate", "hold"])
+async def test_the_jobs_stream_deleted_under_a_run(rig: Rig, job: str) -> None:
+    """The run's message is gone with it, its record is not: the run ends well, once, and the next one runs."""
+    host = await rig.host(**LONGER)
+    run_id = await rig.trigger(job, 8)
+    await rig.journal.started(run_id)
+    await api(rig.url, f"STREAM.DELETE.JETJOBS_{rig.project}")
+    record = await rig.ended(job, run_id, 20)
+    assert (record.status, record.starts) == (RunStatus.SUCCEEDED, 1)
+    await rig.journal.started(await trigger_at_last(rig), within=RECREATED_WITHIN)
+    assert (await rig.ended(job, await rig.trigger(job, 0), RECREATED_WITHIN)).status is RunStatus.SUCCEEDED
+    assert len(rig.journal.starts(run_id)) == 1
+    assert host.events("run_fenced") == []
+
+
 async def test_everything_of_the_project_deleted_while_idle(rig: Rig) -> None:
     """The stream and every bucket, as `nats stream rm` in a loop would: hosts bring all of it back."""
     host = await rig.host()

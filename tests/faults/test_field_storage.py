@@ -95,6 +95,9 @@ async def test_storage_full_and_room_again(tmp_path: Path, small_server: str, pr
             await rig.journal.ended(running)
             await eventually(lambda: host.events("run_not_saved"), 10, "the host missing room for the outcome")
             assert (await rig.record("hold", running)).status is RunStatus.RUNNING
+            with pytest.raises(StorageFull):  # a host that starts now says so instead of waiting
+                async with asyncio.timeout(10):
+                    await JobHost([Module("late")], project=project, nats=small_server).start()
             await ballast.give_back()
         record = await rig.ended("hold", running, 15)
         assert (record.status, record.starts) == (RunStatus.SUCCEEDED, 1)
