@@ -12,7 +12,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
@@ -274,16 +274,20 @@ class Rig:
         until = time.monotonic() + within
         return [await self.ended(job, run, max(until - time.monotonic(), 0.1)) for run in runs]
 
-    async def consumer(self, job: str) -> Any:
-        """The broker's state of a job's consumer."""
+    async def jetstream(self, ask: Callable[[Any], Awaitable[Any]]) -> Any:
+        """What the broker itself answers, or does, over a connection of its own."""
         import nats
 
         client = await nats.connect(self.url)
         try:
-            module, name = self._names(job)
-            return await client.jetstream().consumer_info(f"JETJOBS_{self.project}", f"{module}=_{name}")
+            return await ask(client.jetstream())
         finally:
             await client.close()
+
+    async def consumer(self, job: str) -> Any:
+        """The broker's state of a job's consumer."""
+        module, name = self._names(job)
+        return await self.jetstream(lambda js: js.consumer_info(f"JETJOBS_{self.project}", f"{module}=_{name}"))
 
     async def retired(self, job: str, within: float = 10.0) -> None:
         """Return once no message of the job waits or is in flight: every slot is free."""

@@ -74,7 +74,7 @@ async def test_a_killed_broker_with_200_runs_queued(own_rig: Rig, own_server: Re
 async def test_a_host_that_alone_lost_the_broker_stops_before_another_starts(rig: Rig, job: str) -> None:
     port = int(rig.url.rpartition(":")[2])
     async with Proxy(port) as proxy:
-        first = await rig.host(server=proxy.url)
+        first = await rig.host(server=proxy.url, INTERRUPT_GRACE="5s")  # politeness must not cost the fence
         run_id = await rig.trigger(job, 20)
         assert (await rig.journal.started(run_id)).pid == first.pid
         second = await rig.host()
@@ -112,3 +112,38 @@ async def test_a_frozen_broker_is_no_reason_to_start_twice_at_once(own_rig: Rig,
         assert record.status is RunStatus.SUCCEEDED
         assert rig.journal.most_live(run=record.run_id) == 1
     await rig.retired("hold3")
+
+
+async def test_a_consumer_deleted_under_running_runs(rig: Rig) -> None:
+    """It is made again and hands all of them out anew; whoever gets one asks its owner, and lets it be."""
+    await rig.host()
+    await rig.host()
+    runs = await rig.trigger_all("hold3", [3 * ACK_WAIT] * 4)
+    for run_id in runs:
+        await rig.journal.started(run_id)
+    await rig.jetstream(lambda stream: stream.delete_consumer(f"JETJOBS_{rig.project}", "basic=_hold3"))
+    following = await rig.trigger("hold3", 0)
+    assert (await rig.ended("hold3", following)).status is RunStatus.SUCCEEDED
+    for record in await rig.all_ended("hold3", runs):
+        assert (record.status, record.starts) == (RunStatus.SUCCEEDED, 1)
+    assert rig.journal.most_live("hold3") <= 8
+    await rig.retired("hold3", 3 * ACK_WAIT)
+    assert len(rig.journal.starts(job="hold3")) == 5
+
+
+async def test_messages_purged_under_running_and_waiting_runs(rig: Rig) -> None:
+    """By an operator, say: what runs ends as ever, and what waits for its retry is not forgotten."""
+    await rig.host()
+    running = await rig.trigger("hold3", 2.0)
+    waiting = await rig.trigger("one_at_a_time", "retry in two")
+    await rig.journal.started(running)
+    await rig.journal.ended(waiting)
+    await asyncio.sleep(0.3)  # its retry has been stored
+    await rig.jetstream(lambda stream: stream.purge_stream(f"JETJOBS_{rig.project}"))
+    assert (await rig.ended("hold3", running)).status is RunStatus.SUCCEEDED
+    record = await rig.ended("one_at_a_time", waiting, 15)
+    assert record.status is RunStatus.FAILED
+    assert record.error is not None
+    assert "its message is gone" in record.error.message
+    assert len(rig.journal.starts(waiting)) == 1
+    await rig.ping()

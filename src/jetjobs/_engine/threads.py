@@ -168,11 +168,20 @@ class ThreadExecution:
             self._ended_with.set_result(ending)
 
     def stop(self, reason: str) -> None:
-        """Set `ctx.cancelled` at once, interrupt the thread after the grace and every grace again."""
+        """Set `ctx.cancelled` at once, interrupt the thread after the grace and every grace again.
+
+        A fenced thread gets no grace: another host may start the run at any moment.
+        """
         journal = self._verdict.journal
         if journal.cancel_reason is None or reason == "fenced":
             journal.cancel_reason = reason
-        if self._timer is None and not self._ended_with.done():
+        if self._ended_with.done():
+            return
+        if reason == "fenced":
+            if self._timer is not None:
+                self._timer.cancel()
+            self._interrupt()
+        elif self._timer is None:
             self._timer = self._clock.call_later(self._grace, self._interrupt)
 
     def _interrupt(self) -> None:

@@ -57,6 +57,8 @@ async def one_at_a_time(ctx: JobContext, how: str) -> str:
     with noted(ctx):
         if how == "retry in a minute":
             raise RetryAfter("60s", "not yet")
+        if how == "retry in two":
+            raise RetryAfter("2s", "not yet")
         return how
 
 
