@@ -38,6 +38,13 @@ class Stored(NamedTuple):
     stored_at: datetime
 
 
+class Holding(NamedTuple):
+    """How much a store holds: entries, and the revision of its last write. A removal is no write."""
+
+    entries: int
+    last_revision: int
+
+
 class Delivery(Protocol):
     """One delivery of one trigger message. Everything sent for it reaches only the stream's consumer."""
 
@@ -162,6 +169,13 @@ class Broker(Protocol):
         """The message with that sequence, read from the stream's leader; `None` when it has gone."""
         ...
 
+    async def in_stream(self, runs: Sequence[RunKey]) -> set[RunKey]:
+        """Those of the runs with a message on a trigger or schedule subject of their own, as the leader has it.
+
+        A message on its way from schedule to trigger counts.
+        """
+        ...
+
     async def purge(self, subject: str, *, up_to: int) -> int:
         """Remove a subject's messages with sequences ≤ `up_to`; returns how many went."""
         ...
@@ -229,6 +243,10 @@ class RunStore(Protocol):
         """Remove a record if it is still at `revision`, leaving no marker; says whether it went."""
         ...
 
+    async def holding(self) -> Holding:
+        """How much there is, in one cheap call."""
+        ...
+
 
 class PayloadStore(Protocol):
     """Bodies too large for a message."""
@@ -247,6 +265,18 @@ class PayloadStore(Protocol):
 
     async def purge(self, run_id: str) -> None:
         """Remove everything stored for a run."""
+        ...
+
+    async def holding(self) -> Holding:
+        """How much there is, in one cheap call; an entry is a chunk."""
+        ...
+
+    def run_ids(self) -> AsyncIterator[str]:
+        """The ids of all runs for which something is stored, in no order, perhaps twice; no bytes are read."""
+        ...
+
+    async def newest(self, run_id: str) -> datetime | None:
+        """When the last chunk of a run was stored; `None` when there is none."""
         ...
 
 
@@ -277,37 +307,6 @@ class Catalog(Protocol):
         """All hosts that said so within their TTL."""
         ...
 
-
-@dataclass(frozen=True, slots=True)
-class Keeping:
-    """What a lifeline does in the place of a blocked event loop. All of it is called from the lifeline's thread.
-
-    `due` gives deliveries to renew, each with what to call when the broker has confirmed it. `over` says that the
-    loop is back; it is asked every `pause` seconds.
-    """
-
-    host_id: str
-    due: Callable[[], Sequence[tuple[Delivery, Callable[[], None]]]]
-    holds: Callable[[RunKey, str | None], bool]
-    over: Callable[[], bool]
-    pause: float
-
-
-class Lifeline(Protocol):
-    """A second way to the broker for the time in which the event loop is blocked."""
-
-    def keep(self, keeping: Keeping) -> None:
-        """Renew what is due and answer asks until it is over. Blocks; call it from a thread of its own.
-
-        Raises:
-            BrokerError: it can't.
-        """
-        ...
-
-
-@dataclass(frozen=True, slots=True)
-class Backend:
-    """One project's ports over one connection, and how to let go of it; `lifeline` where there can be one."""
     async def lease(self, name: str, holder: str, ttl: timedelta) -> bool:
         """Take a lease that nobody has; says whether it is this holder's now. It ends by itself, never sooner."""
         ...
@@ -351,10 +350,41 @@ class EventSource(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class Keeping:
+    """What a lifeline does in the place of a blocked event loop. All of it is called from the lifeline's thread.
+
+    `due` gives deliveries to renew, each with what to call when the broker has confirmed it. `over` says that the
+    loop is back; it is asked every `pause` seconds.
+    """
+
+    host_id: str
+    due: Callable[[], Sequence[tuple[Delivery, Callable[[], None]]]]
+    holds: Callable[[RunKey, str | None], bool]
+    over: Callable[[], bool]
+    pause: float
+
+
+class Lifeline(Protocol):
+    """A second way to the broker for the time in which the event loop is blocked."""
+
+    def keep(self, keeping: Keeping) -> None:
+        """Renew what is due and answer asks until it is over. Blocks; call it from a thread of its own.
+
+        Raises:
+            BrokerError: it can't.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Backend:
+    """One project's ports over one connection, and how to let go of it; `lifeline` where there can be one."""
+
     broker: Broker
     runs: RunStore
     payloads: PayloadStore
     catalog: Catalog
+    events: EventSource
     close: Callable[[], Awaitable[None]]
     lifeline: Lifeline | None = None
-    events: EventSource

@@ -253,3 +253,30 @@ async def test_ensuring_again_changes_nothing(broker: Broker, world: World):
     await (await world.connect()).broker.ensure_project()
     await broker.ensure_project()
     assert await broker.last(names.trigger_subject(broker.project, RUN)) is not None
+
+
+class TestInStream:
+    @pytest.mark.parametrize("others", [0, 700], ids=["by list", "one by one"])
+    async def test_a_trigger_or_a_schedule_of_any_turn_counts(self, broker: Broker, others: int):
+        for first in range(0, others, 100):
+            crowd = [trigger(broker, RunKey(*SEND, f"x{number}")) for number in range(first, first + 100)]
+            await asyncio.gather(*(broker.store(each) for each in crowd))
+        queued, waiting, ticked, like = (RunKey(*SEND, name) for name in ("queued", "waits", "ticked", "waits-2"))
+        elsewhere = RunKey("billing", "invoices", "queued")
+        await broker.store(trigger(broker, queued))
+        await broker.store(schedule(broker, broker.now() + timedelta(hours=1), run=waiting, turn=7))
+        await broker.store(Outgoing(names.tick_subject(broker.project, SEND, "ticked")))
+        assert await broker.in_stream([queued, waiting, ticked, like, elsewhere]) == {queued, waiting}
+        assert await broker.in_stream([ticked]) == set()
+        assert await broker.in_stream([]) == set()
+
+    async def test_a_message_on_its_way_is_never_missed(self, broker: Broker, world: World):
+        """From its schedule to its trigger there is no instant at which it is nowhere."""
+        runs = [RunKey(*SEND, f"r{number}") for number in range(50)]
+        due = broker.now() + timedelta(milliseconds=100)
+        await asyncio.gather(*(broker.store(schedule(broker, due, run=run)) for run in runs))
+        for _ in range(60):
+            assert await broker.in_stream(runs) == set(runs)
+            await world.elapse(0.01)
+        for run in runs:
+            assert await broker.last(names.run_schedules(broker.project, run)) is None

@@ -119,3 +119,19 @@ async def test_entries_nobody_can_read_are_left_out_and_replaced(nats_url: str, 
     assert await backend.catalog.describe(SEND) is None
     assert await backend.catalog.job(SEND.address) == SEND
     await world.close()
+
+
+async def test_a_lease_is_one_holders_until_it_ends(catalog: Catalog, world: World):
+    others = [(await world.connect()).catalog for _ in range(4)]
+    won = await asyncio.gather(
+        *(each.lease("pruner", f"h{n}", timedelta(seconds=1)) for n, each in enumerate([catalog, *others]))
+    )
+    assert won.count(True) == 1
+    assert await catalog.lease("another", "h0", timedelta(seconds=1))
+    assert list(await catalog.hosts()) == []
+
+    async def free_again() -> bool:
+        return await catalog.lease("pruner", "h9", timedelta(seconds=30))
+
+    await eventually(world, free_again)
+    assert not await others[0].lease("pruner", "h9", timedelta(seconds=30)), "not even for its holder"

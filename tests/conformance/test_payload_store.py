@@ -3,6 +3,7 @@ from __future__ import annotations
 import hashlib
 import random
 from dataclasses import replace
+from datetime import timedelta
 
 import pytest
 
@@ -87,3 +88,23 @@ async def test_purge_removes_all_of_a_run_and_nothing_else(payloads: PayloadStor
 async def test_more_than_the_limit_is_refused_before_anything_is_stored(payloads: PayloadStore):
     with pytest.raises(PayloadTooLargeError, match="67108865"):
         await payloads.put("r1", "in", "a", b"\0" * (64 * 1024 * 1024 + 1))
+
+
+async def test_the_ids_of_runs_that_have_something_and_since_when(payloads: PayloadStore, backend: Backend):
+    async def ids() -> set[str]:
+        return {run_id async for run_id in payloads.run_ids()}
+
+    assert await ids() == set()
+    assert await payloads.newest("r1") is None
+    assert (await payloads.holding()).entries == 0
+    for run_id in ("r1", "r10", "k-abc"):
+        await payloads.put(run_id, "in", "a", some_bytes(600_000))
+    await payloads.put("r1", "out", "b", some_bytes(10))
+    assert await ids() == {"r1", "r10", "k-abc"}
+    newest = await payloads.newest("r1")
+    assert newest is not None
+    assert abs(newest - backend.broker.now()) < timedelta(seconds=5)
+    assert (await payloads.holding()).entries == 7
+    await payloads.purge("r1")
+    assert await ids() == {"r10", "k-abc"}
+    assert await payloads.newest("r1") is None

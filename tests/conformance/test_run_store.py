@@ -208,3 +208,12 @@ async def test_a_record_of_half_a_mebibyte_is_kept(runs: RunStore, backend: Back
     assert isinstance(stored, Stored)
     assert stored.record == record
     assert stored.revision == revision
+
+
+async def test_what_it_holds(runs: RunStore):
+    assert (await runs.holding()).entries == 0
+    first = await runs.create(running("r1"))
+    second = await runs.create(running("r2"))
+    assert await runs.holding() == (2, second)
+    assert await runs.delete(RunKey(*SEND, "r1"), first)
+    assert await runs.holding() == (1, second), "a removal is no write"

@@ -114,9 +114,9 @@ class MemoryWorld:
 
     async def write_chunk(self, claim: ClaimCheck, number: int, data: bytes | None) -> None:
         chunks = self.cluster.project(self.project).chunks
-        chunks.pop(f"{claim.subject}.{number}")
+        chunks.remove(f"{claim.subject}.{number}")
         if data is not None:
-            chunks[f"{claim.subject}.{number}"] = data
+            chunks.put(f"{claim.subject}.{number}", data)
 
     async def close(self) -> None:
         for backend in self._backends:

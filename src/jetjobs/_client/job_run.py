@@ -31,6 +31,7 @@ from jetjobs.errors import (
     AnswerUnknown,
     BrokerError,
     BrokerUnavailable,
+    PayloadInvalidError,
     RunCancelled,
     RunEnded,
     RunFailed,
@@ -124,11 +125,14 @@ class JobRun(Generic[R]):
             RunFailed, RunTimedOut, RunCancelled, RunSkipped, RunMissed: it ended without a value; has `.record`.
             TimeoutError: not ended in time.
             RunNotFound: neither a record nor a message of it.
+            PayloadInvalidError: retention has let the value go.
         """
         record = await self.wait(timeout)
         ending = _ENDINGS.get(record.status)
         if ending is not None:
             raise ending(_why(record), record)
+        if record.stub:
+            raise PayloadInvalidError(f"{self.key} ended long ago, and only how is kept of it: its result has gone")
         value = record.result
         return value if self._read_result is None else self._read_result(value)
 

@@ -216,6 +216,7 @@ class RunRecord:
 
     `starts` counts handler starts ever claimed; `attempt = starts - snoozes - interruptions`.
     `turn` numbers the run's messages from 1. `claim` names the start that may write this record.
+    `stub` says that bodies, logs and texts were let go (`retention.stub`), and not that the run had none.
     `extra` holds fields of newer versions, carried through every rewrite.
 
     The one value here without slots: `of` and `but` keep only what was set in the instance's dictionary, the
@@ -260,6 +261,7 @@ class RunRecord:
     heartbeat_at: datetime | None = None
     retry_at: datetime | None = None
     attempts: tuple[Attempt, ...] = ()
+    stub: bool = False
     extra: Mapping[str, Any] = NOTHING
 
     @classmethod

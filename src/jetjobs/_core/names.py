@@ -253,6 +253,11 @@ def schedule_name_key(name: str) -> str:
     return f"name.{encode_token(name)}"
 
 
+def lease_key(name: str) -> str:
+    """Key of a lease in the hosts' bucket: two tokens, where a host's has one."""
+    return f"lease.{encode_token(name)}"
+
+
 @lru_cache(maxsize=4096)
 def _key_prefix(module: str, job: str) -> str:
     return f"{encode_token(module)}.{encode_token(job)}."
@@ -336,6 +341,15 @@ def payload_subject(project: str, run_id: str, direction: Literal["in", "out"], 
 def payload_pattern(project: str, run_id: str) -> str:
     """All chunks of all bodies of a run."""
     return f"jetjobs.{project}.payload.{run_id}.>"
+
+
+def payload_run_id(subject: str) -> str:
+    """The run id in the subject of a chunk.
+
+    >>> payload_run_id("jetjobs.shop.payload.r1.in.abc.0")
+    'r1'
+    """
+    return subject.split(".", 4)[3]
 
 
 def is_payload_subject(project: str, subject: str) -> bool:

@@ -43,3 +43,7 @@ class Engine:
     def roll(self) -> float:
         """The dice for backoff jitter."""
         return random.random()  # noqa: S311 - spreads load, guards nothing
+
+    def shuffle(self, items: list[str]) -> None:
+        """Put what can't all be done now into another order each time."""
+        random.shuffle(items)

@@ -14,12 +14,14 @@ from typing import TYPE_CHECKING, Any
 
 import structlog
 
+from jetjobs._core.retention import RetentionRules
 from jetjobs._engine.engine import Engine
-from jetjobs._engine.heartbeat import Heartbeat, Renewal
 from jetjobs._engine.event_bridge import EventBridge
+from jetjobs._engine.heartbeat import Heartbeat, Renewal
 from jetjobs._engine.held import HeldRuns
 from jetjobs._engine.hosted import host_job
 from jetjobs._engine.presence import Presence
+from jetjobs._engine.pruner import Pruner
 from jetjobs._engine.reaper import Reaper
 from jetjobs._engine.runner import Runner
 from jetjobs._engine.service import Service
@@ -83,12 +85,13 @@ class Hosting:
         )
         self.presence = Presence(self.engine, self._descriptors())
         self._services = self._loops()
+        self.bridge = EventBridge(self.engine, [job for each in served for job in each.jobs])
         self._watchdog = Watchdog(self.engine)
 
-        self.bridge = EventBridge(self.engine, [job for each in served for job in each.jobs])
     def _loops(self) -> list[Service]:
         engine, clock = self.engine, self.engine.clock
         renewal, self._heartbeat, reaper = Renewal(engine), Heartbeat(engine), Reaper(engine)
+        pruner = Pruner(engine, self._retention())
         upkeep = engine.settings.upkeep_every.total_seconds()
         return [
             Service("renewal", renewal.one_pass, renewal.interval, clock=clock),
@@ -96,7 +99,13 @@ class Hosting:
             Service("presence", self.presence.one_pass, self.presence.interval, clock=clock),
             Service("clock", self._measure_clock, min(upkeep, 60.0), clock=clock),
             Service("reaper", reaper.one_pass, upkeep, clock=clock, at_once=True),
+            Service("pruner", pruner.one_pass, upkeep, clock=clock, at_once=True),
         ]
+
+    def _retention(self) -> RetentionRules:
+        jobs = [job for served in self._served for job in served.jobs]
+        own = {job.address: job.policy.retention for job in jobs if job.policy.retention is not None}
+        return RetentionRules(self.engine.settings.retention, own)
 
     def _descriptors(self) -> list[JobDescriptor]:
         return [
@@ -124,6 +133,7 @@ class Hosting:
         await engine.backend.broker.answer_asks(engine.host_id, engine.held.holds)
         await engine.backend.broker.hear_cancels(self._heartbeat.heard_cancel)
         await self.presence.compare()
+        await self.bridge.start()
         for service in self._services:
             service.start()
         self._watchdog.start()
@@ -133,7 +143,6 @@ class Hosting:
     async def _measure_clock(self) -> None:
         offset = await self.engine.backend.broker.measure_clock()
         if abs(offset) > CLOCK_WARNING:
-        await self.bridge.start()
             log.warning("clock_differs_from_broker", offset_s=round(offset.total_seconds(), 3))
 
     @property
@@ -145,6 +154,7 @@ class Hosting:
     async def close(self) -> bool:
         """Take nothing more, drain, interrupt, let go; False when a handler still runs."""
         engine = self.engine
+        await self.bridge.stop()  # first, and while runs are taken: what it stores now needs no slot here
         engine.draining = True
         for runner in self._runners:
             await runner.stop()
@@ -154,7 +164,6 @@ class Hosting:
             await service.stop()
         await engine.tasks.cancel_all()
         engine.threads.close()
-        await self.bridge.stop()  # first, and while runs are taken: what it stores now needs no slot here
         try:
             await self.presence.leave()
         except BrokerError as error:

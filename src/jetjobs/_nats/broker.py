@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import datetime, timedelta
 from functools import partial
@@ -16,6 +16,7 @@ import structlog
 from jetjobs._clock import Clock, SystemClock
 from jetjobs._core import names
 from jetjobs._core.models import NOTHING, JobAddress, Message, Outgoing, RunKey, RunRecord
+from jetjobs._nats.contents import runs_in_stream
 from jetjobs._nats.delivery import ACK_PREFIX, consumer_at
 from jetjobs._nats.faults import NotFound
 from jetjobs._nats.inbound import Inbound
@@ -178,6 +179,10 @@ class NatsBroker:
             found["seq"],
             datetime.fromisoformat(found["time"]),
         )
+
+    async def in_stream(self, runs: Sequence[RunKey]) -> set[RunKey]:
+        """Those of the runs with a message on a trigger or schedule subject of their own, as the leader has it."""
+        return await runs_in_stream(self._link, self._project, runs)
 
     async def purge(self, subject: str, *, up_to: int) -> int:
         """Remove a subject's messages with sequences ≤ `up_to`; returns how many went."""

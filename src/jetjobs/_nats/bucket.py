@@ -46,6 +46,11 @@ class Bucket:
         self._bucket = bucket
         self._stream = names.bucket_stream(bucket)
 
+    @property
+    def stream(self) -> str:
+        """Name of the stream under the bucket."""
+        return self._stream
+
     def subject(self, key: str) -> str:
         """The subject of a key."""
         return names.bucket_subject(self._bucket, key)

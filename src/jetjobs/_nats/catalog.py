@@ -69,8 +69,16 @@ class NatsCatalog:
 
     async def hosts(self) -> Sequence[HostPresence]:
         """All hosts that said so within their TTL, by id."""
-        found = await _all(self._hosts.pages(self._hosts.subject(">")), wire.unpack_presence)
+        found = await _all(self._hosts.pages(self._hosts.subject("*")), wire.unpack_presence)
         return sorted(found, key=lambda presence: presence.host_id)
+
+    async def lease(self, name: str, holder: str, ttl: timedelta) -> bool:
+        """Take a lease that nobody has; says whether it is this holder's now."""
+        try:
+            await self._hosts.put(self._hosts.subject(names.lease_key(name)), holder.encode(), expected=0, ttl=ttl)
+        except WrongRevision:
+            return False
+        return True
 
     def _host(self, host_id: str) -> str:
         return self._hosts.subject(names.host_key(host_id))

@@ -9,14 +9,18 @@ from __future__ import annotations
 import asyncio
 import base64
 import hashlib
-from collections.abc import Awaitable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Iterable
+from contextlib import aclosing
+from datetime import datetime
 from typing import Final, Literal, TypeVar
 
 from jetjobs._core import names
 from jetjobs._core.models import ClaimCheck
 from jetjobs._nats.bucket import EXPECT_NONE
+from jetjobs._nats.contents import holding, subject_pages
 from jetjobs._nats.faults import NotFound
 from jetjobs._nats.link import Link
+from jetjobs._ports import Holding
 from jetjobs.errors import JetStreamDisabled, PayloadInvalidError, PayloadTooLargeError, WrongRevision
 
 T = TypeVar("T")
@@ -74,6 +78,26 @@ class NatsPayloadStore:
         await self._link.api(
             f"STREAM.PURGE.{self._stream}", {"filter": names.payload_pattern(self._project, run_id)}, timeout=_TIMEOUT
         )
+
+    async def holding(self) -> Holding:
+        """How much there is, in one cheap call; an entry is a chunk."""
+        return await holding(self._link, self._stream)
+
+    async def run_ids(self) -> AsyncIterator[str]:
+        """The ids of all runs for which something is stored, in no order, perhaps twice; no bytes are read."""
+        async with aclosing(subject_pages(self._link, self._stream, names.all_payloads(self._project))) as pages:
+            async for page in pages:
+                for run_id in {names.payload_run_id(subject) for subject in page}:
+                    yield run_id
+
+    async def newest(self, run_id: str) -> datetime | None:
+        """When the last chunk of a run was stored; `None` when there is none."""
+        wanted = {"last_by_subj": names.payload_pattern(self._project, run_id)}
+        try:
+            found = await self._link.api(f"STREAM.MSG.GET.{self._stream}", wanted, timeout=_TIMEOUT)
+        except NotFound:
+            return None
+        return datetime.fromisoformat(found["message"]["time"])
 
     async def _write(self, subject: str, piece: bytes) -> None:
         try:

@@ -16,9 +16,10 @@ import structlog
 from jetjobs._core import names, wire
 from jetjobs._core.models import JobAddress, RunKey, RunRecord
 from jetjobs._nats.bucket import EXPECT_NONE, WRITE_TIMEOUT, Bucket, write_headers
+from jetjobs._nats.contents import holding
 from jetjobs._nats.link import Link
 from jetjobs._nats.pages import Entry
-from jetjobs._ports import Stored
+from jetjobs._ports import Holding, Stored
 from jetjobs.errors import PayloadInvalidError, WrongRevision
 
 _log = structlog.get_logger("jetjobs.nats")
@@ -75,6 +76,10 @@ class NatsRunStore:
     async def delete(self, run: RunKey, revision: int) -> bool:
         """Remove a record if it is still at `revision`, leaving no marker; says whether it went."""
         return await self._bucket.remove(names.record_subject(self._project, run), revision)
+
+    async def holding(self) -> Holding:
+        """How much there is, in one cheap call."""
+        return await holding(self._link, self._bucket.stream)
 
     def _packed(self, record: RunRecord) -> bytes:
         # A record that the server won't take could never be saved, and its run would start again and again.

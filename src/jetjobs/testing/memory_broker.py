@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from datetime import datetime, timedelta
 
+from jetjobs._core import names
 from jetjobs._core.models import JobAddress, Message, Outgoing, RunKey, RunRecord
 from jetjobs._ports import OnDelivery
 from jetjobs.errors import AnswerUnknown, BrokerError, BrokerUnavailable
@@ -86,6 +87,15 @@ class MemoryBroker:
     async def message(self, sequence: int) -> Message | None:
         """The message with that sequence, while it is stored."""
         return await self.link.call(lambda: self._stream.get(sequence))
+
+    async def in_stream(self, runs: Sequence[RunKey]) -> set[RunKey]:
+        """Those of the runs with a message on a trigger or schedule subject of their own."""
+
+        def there(run: RunKey) -> bool:
+            subjects = (names.trigger_subject(self.project, run), names.run_schedules(self.project, run))
+            return any(self._stream.last(subject) is not None for subject in subjects)
+
+        return await self.link.call(lambda: {run for run in runs if there(run)})
 
     async def purge(self, subject: str, *, up_to: int) -> int:
         """Remove a subject's messages with sequences up to `up_to`; returns how many went."""

@@ -117,7 +117,8 @@ class MemoryProject:
         self.runs = MemoryTable[RunKey, bytes](cluster.now, cluster.call_later)
         self.jobs = MemoryTable[JobAddress, JobDescriptor](cluster.now, cluster.call_later)
         self.hosts = MemoryTable[str, HostPresence](cluster.now, cluster.call_later)
-        self.chunks: dict[str, bytes] = {}
+        self.chunks = MemoryTable[str, bytes](cluster.now, cluster.call_later)
+        self.leases = MemoryTable[str, str](cluster.now, cluster.call_later)
         self.listeners = Listeners()
         self._cluster = cluster
         self._consumers: dict[JobAddress, MemoryConsumer] = {}
@@ -209,8 +210,8 @@ class MemoryLink:
             for effect in kept:
                 effect()
             self.project.serve()
-
             self.cluster.events.serve()
+
     def send(self, effect: Callable[[], object], *, keep: bool = False) -> None:
         """Have the broker do something without an answer; with `keep`, after the reconnect when it is away now."""
         if self.connected:

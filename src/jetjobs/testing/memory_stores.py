@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import AsyncIterator, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Literal
 
 from jetjobs._core import names, wire
 from jetjobs._core.models import ClaimCheck, HostPresence, JobAddress, JobDescriptor, RunKey, RunRecord
-from jetjobs._ports import Stored
-from jetjobs.errors import PayloadInvalidError, PayloadTooLargeError
+from jetjobs._ports import Holding, Stored
+from jetjobs.errors import PayloadInvalidError, PayloadTooLargeError, WrongRevision
 from jetjobs.testing.memory_cluster import MemoryLink
 from jetjobs.testing.memory_table import Row
 
@@ -59,6 +59,10 @@ class MemoryRunStore:
         """Remove a record if it is still at `revision`; says whether it went."""
         return await self._link.call(lambda: self._table.remove(run, revision))
 
+    async def holding(self) -> Holding:
+        """How much there is."""
+        return await self._link.call(lambda: self._table.holding)
+
 
 def _within(key: RunKey, job: JobAddress | None, module: str | None) -> bool:
     return (job is None or key.address == job) and (module is None or key.module == module)
@@ -95,16 +99,18 @@ class MemoryPayloadStore:
 
         def keep() -> None:
             for number, piece in enumerate(pieces):
-                self._chunks.setdefault(f"{subject}.{number}", piece)
+                if self._chunks.get(f"{subject}.{number}") is None:
+                    self._chunks.put(f"{subject}.{number}", piece)
 
         await self._link.call(keep)
         return ClaimCheck(subject, len(pieces), len(data), hashlib.sha256(data).hexdigest())
 
     async def get(self, claim: ClaimCheck) -> bytes:
         """The bytes, checked against their digest."""
-        pieces = await self._link.call(
+        rows = await self._link.call(
             lambda: [self._chunks.get(f"{claim.subject}.{number}") for number in range(claim.chunks)]
         )
+        pieces = [None if row is None else row.value for row in rows]
         data = b"".join(piece for piece in pieces if piece is not None)
         if None in pieces or len(data) != claim.size or hashlib.sha256(data).hexdigest() != claim.sha256:
             raise PayloadInvalidError(f"what was stored at {claim.subject} is gone, incomplete or changed")
@@ -112,13 +118,30 @@ class MemoryPayloadStore:
 
     async def purge(self, run_id: str) -> None:
         """Remove everything stored for a run."""
-        prefix = names.payload_pattern(self._link.project.name, run_id).removesuffix(">")
 
         def drop() -> None:
-            for subject in [subject for subject in self._chunks if subject.startswith(prefix)]:
-                del self._chunks[subject]
+            for subject, _ in self._of(run_id):
+                self._chunks.remove(subject)
 
         await self._link.call(drop)
+
+    async def holding(self) -> Holding:
+        """How much there is."""
+        return await self._link.call(lambda: self._chunks.holding)
+
+    async def run_ids(self) -> AsyncIterator[str]:
+        """The ids of all runs for which something is stored."""
+        for subject, _ in await self._link.call(self._chunks.items):
+            yield names.payload_run_id(subject)
+
+    async def newest(self, run_id: str) -> datetime | None:
+        """When the last chunk of a run was stored."""
+        rows = await self._link.call(lambda: self._of(run_id))
+        return max((row.stored_at for _, row in rows), default=None)
+
+    def _of(self, run_id: str) -> list[tuple[str, Row[bytes]]]:
+        prefix = names.payload_pattern(self._link.project.name, run_id).removesuffix(">")
+        return [(subject, row) for subject, row in self._chunks.items() if subject.startswith(prefix)]
 
 
 class MemoryCatalog:
@@ -128,6 +151,7 @@ class MemoryCatalog:
         self._link = link
         self._jobs = link.project.jobs
         self._hosts = link.project.hosts
+        self._leases = link.project.leases
 
     async def describe(self, descriptor: JobDescriptor) -> JobDescriptor | None:
         """Publish a descriptor unless an equal one is there; returns the one it replaced."""
@@ -163,3 +187,11 @@ class MemoryCatalog:
         """All hosts that said so within their TTL."""
         rows = await self._link.call(self._hosts.items)
         return [row.value for _, row in sorted(rows, key=lambda item: item[0])]
+
+    async def lease(self, name: str, holder: str, ttl: timedelta) -> bool:
+        """Take a lease that nobody has; says whether it is this holder's now."""
+        try:
+            await self._link.call(lambda: self._leases.put(name, holder, expected=0, ttl=ttl))
+        except WrongRevision:
+            return False
+        return True

@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 from typing import Generic, NamedTuple, TypeVar
 
 from jetjobs._clock import Timer
+from jetjobs._ports import Holding
 from jetjobs.errors import WrongRevision
 
 K = TypeVar("K", bound=Hashable)
@@ -42,6 +43,11 @@ class MemoryTable(Generic[K, V]):
     def items(self) -> list[tuple[K, Row[V]]]:
         """All rows as they are now."""
         return list(self._rows.items())
+
+    @property
+    def holding(self) -> Holding:
+        """How much there is."""
+        return Holding(len(self._rows), self._revision)
 
     def put(self, key: K, value: V, *, expected: int | None = None, ttl: timedelta | None = None) -> int:
         """Write a row if `expected` is its revision (0: there is none); a row without `ttl` stays."""
