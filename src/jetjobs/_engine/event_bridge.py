@@ -87,9 +87,10 @@ class EventBridge:
         for route in self._routes:
             await route.stop()
         patience = max(SHORTEST_STOP, min(LONGEST_STOP, self._engine.settings.drain.total_seconds()))
-        if len(self._flow.tasks) and not await self._flow.tasks.wait_idle(patience):
-            log.error("events_left_unstored", events=len(self._flow.tasks))
+        if not await self._flow.tasks.wait_idle(patience):
             await self._flow.tasks.cancel_all()
+            for route in self._routes:
+                route.abandon()
         self._tell_losses()
 
     async def _attach(self, route: Route) -> None:

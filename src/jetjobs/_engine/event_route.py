@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import secrets
+from collections import deque
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING
@@ -36,8 +37,9 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger("jetjobs.engine")
 
-PLACES = 1024  # wanted events of one trigger by core NATS, on one host, whose trigger isn't stored yet
+PLACES = 32_768  # wanted events of one trigger by core NATS, on one host, whose run isn't stored yet
 BYTES = 64 * 1024 * 1024  # bodies of all of them together
+WRITERS = 256  # of these so many are being stored at once: runs want to write too
 STREAM_PLACES = 64  # the same by stream: what one host takes at once
 STORE_WITHIN = 30.0
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 2.0
@@ -99,7 +101,8 @@ class Route:
         if trigger.stream is not None:  # else the stream gives it to another host meanwhile
             self._patience = min(STORE_WITHIN, flow.engine.settings.ack_wait.total_seconds() / 2)
         self._expires_in = expires_in
-        self._held = 0
+        self._waiting: deque[tuple[Event, Wanted, float]] = deque()
+        self._writers = 0
         self._taken: Consumption | None = None
         self._stopped = False
         self._said = ""
@@ -140,24 +143,41 @@ class Route:
             case Unreadable(reason):
                 self._flow.unreadable(event, reason)
             case Wanted():
-                if self._held >= PLACES or self._flow.bytes_held + len(event.data) > BYTES:
-                    self._flow.counts.dropped += 1
-                    return
-                self._held += 1
-                self._flow.bytes_held += len(event.data)
-                self._flow.tasks.start(self._store_heard(event, verdict))
+                self._take(event, verdict)
 
-    async def _store_heard(self, event: Event, wanted: Wanted) -> None:
+    def _take(self, event: Event, wanted: Wanted) -> None:
+        flow, size = self._flow, len(event.data)
+        if len(self._waiting) >= PLACES or flow.bytes_held + size > BYTES:
+            flow.counts.dropped += 1
+            return
+        flow.bytes_held += size
+        self._waiting.append((event, wanted, self._clock.monotonic()))
+        if self._writers < WRITERS:
+            self._writers += 1
+            flow.tasks.start(self._store_waiting())
+
+    async def _store_waiting(self) -> None:
+        try:
+            while self._waiting:
+                await self._store_heard(*self._waiting.popleft())
+        finally:
+            self._writers -= 1
+
+    async def _store_heard(self, event: Event, wanted: Wanted, heard_at: float) -> None:
         flow, stored = self._flow, False
         try:
-            await self._store(event, wanted)
+            await self._store(event, wanted, heard_at)
             stored = True
         except JetJobsError as error:
             flow.last_error = str(error)
         finally:
-            self._held -= 1
             flow.bytes_held -= len(event.data)
             flow.counts.lost += not stored
+
+    def abandon(self) -> None:
+        """Count what waits as lost: nobody stores it any more."""
+        self._flow.counts.lost += len(self._waiting)
+        self._waiting.clear()
 
     # ------------------------------------------------------------------ stream
 
@@ -179,7 +199,7 @@ class Route:
     async def _store_taken(self, delivery: Delivery, event: Event, wanted: Wanted) -> None:
         flow = self._flow
         try:
-            await self._store(event, wanted)
+            await self._store(event, wanted, self._clock.monotonic())
             delivery.ack()
         except BrokerError as error:
             # Nothing is known or nothing could be written: the stream keeps it, and the run's id is the same then.
@@ -197,14 +217,16 @@ class Route:
 
     # ------------------------------------------------------------------ both
 
-    async def _store(self, event: Event, wanted: Wanted) -> None:
+    async def _store(self, event: Event, wanted: Wanted, came_at: float) -> None:
         """Have the trigger in the stream: repeated under one run id while that may help.
 
         Raises:
             JetJobsError: it is refused, or the time is up.
         """
         run = RunKey(self.address.module, self.address.job, wanted.run_id or self._fresh_id())
-        until, pause = self._clock.monotonic() + self._patience, FIRST_PAUSE
+        until, pause = came_at + self._patience, FIRST_PAUSE
+        if self._clock.monotonic() > until:
+            raise BrokerUnavailable(f"events waited for {self._patience:g} s to be stored")
         while True:
             try:
                 await self._store_once(run, event, wanted)

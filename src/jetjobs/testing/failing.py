@@ -79,7 +79,7 @@ class FailingBackend(Backend):
             runs=cast("RunStore", _FailingPort("runs", backend.runs, self)),
             payloads=cast("PayloadStore", _FailingPort("payloads", backend.payloads, self)),
             catalog=cast("Catalog", _FailingPort("catalog", backend.catalog, self)),
-            events=cast("EventSource", _FailingPort("events", backend.events, self)),
+            events=cast("EventSource", _FailingEvents("events", backend.events, self)),
             close=backend.close,
         )
 
@@ -158,6 +158,9 @@ class _FailingPort:
 
         return failing
 
+    def _deliveries(self, on_delivery: OnDelivery) -> OnDelivery:
+        return lambda delivery: on_delivery(cast("Delivery", _FailingPort("delivery", delivery, self._script)))
+
     def _plain(self, method: str, call: Callable[..., Any]) -> Callable[..., Any]:
         # Fire and forget: its caller hears nothing of the failure, the effect just isn't there.
         def failing(*args: Any, **kwargs: Any) -> Any:
@@ -171,10 +174,8 @@ class _FailingBroker(_FailingPort):
     """A broker whose deliveries can fail too, as `delivery.ack`, `.nak`, `.term`, `.renew`."""
 
     async def consume(self, job: JobAddress, on_delivery: OnDelivery) -> Consumption:
-        def wrapped(delivery: Delivery) -> None:
-            on_delivery(cast("Delivery", _FailingPort("delivery", delivery, self._script)))
-
-        return await self._coroutine("broker.consume", cast("Broker", self._target).consume)(job, wrapped)
+        consume = cast("Broker", self._target).consume
+        return await self._coroutine("broker.consume", consume)(job, self._deliveries(on_delivery))
 
     def now(self) -> Any:
         return cast("Broker", self._target).now()
@@ -182,3 +183,11 @@ class _FailingBroker(_FailingPort):
     def ended(self, *args: Any, **kwargs: Any) -> Any:
         self._script.calls["broker.ended"] += 1
         return cast("Broker", self._target).ended(*args, **kwargs)
+
+
+class _FailingEvents(_FailingPort):
+    """Events whose deliveries can fail as those of the broker."""
+
+    async def consume(self, stream: str, subject: str, durable: str, on_delivery: OnDelivery) -> Consumption:
+        consume = cast("EventSource", self._target).consume
+        return await self._coroutine("events.consume", consume)(stream, subject, durable, self._deliveries(on_delivery))

@@ -1,0 +1,382 @@
+"""Events of other services on a real server: which runs they become, and what is written when they become none."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import secrets
+import signal
+import sys
+from collections.abc import AsyncIterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import nats
+import pytest
+from nats.js.api import ConsumerConfig, RetentionPolicy, StreamConfig
+from structlog.testing import capture_logs
+
+from jetjobs import HostSettings, JobContext, JobHost, Module, OnEvent, RunStatus
+from jetjobs._core import codec, names
+from jetjobs._core.models import RunRecord
+from jetjobs.errors import PermissionMissing
+from tests.support.field import QUICK, Field, field_of
+from tests.support.links import until, until_it
+from tests.support.programs import event_host
+from tests.support.servers import RealServer
+
+pytestmark = pytest.mark.integration
+
+MORTAL = Path(event_host.__file__)
+LARGE = {"total": {"gte": 100}}
+
+
+class Orders:
+    """Another service with subjects, and when asked for a stream, of its own."""
+
+    def __init__(self, field: Field) -> None:
+        self.field = field
+        self.prefix = f"orders{secrets.token_hex(5)}"
+        self.stream = self.prefix.upper()
+
+    @property
+    def any(self) -> str:
+        return f"{self.prefix}.*"
+
+    async def add_stream(self, **config: Any) -> None:
+        await jetstream_of(self.field).add_stream(
+            StreamConfig(name=self.stream, subjects=[f"{self.prefix}.>"], **config)
+        )
+
+    async def publish(
+        self, body: Any, tail: str = "paid", *, raw: bytes | None = None, times: int = 1, **headers: str
+    ) -> None:
+        data = json.dumps(body).encode() if raw is None else raw
+        named = {name.replace("_", "-"): value for name, value in headers.items()}
+        for _ in range(times):
+            await self.field.nats.publish(f"{self.prefix}.{tail}", data, headers=named or None)
+        await self.field.nats.flush()
+
+    def trigger(self, **options: Any) -> OnEvent:
+        return OnEvent(options.pop("subject", self.any), **options)
+
+
+def thanks(*triggers: OnEvent) -> Module:
+    module = Module("billing")
+
+    @module.job(max_concurrency=8, timeout="5s", triggers=list(triggers))
+    async def thank(ctx: JobContext[Any], order: Any = None) -> Any:
+        assert ctx.trigger.kind == "event"
+        return order
+
+    return module
+
+
+@pytest.fixture
+async def field(nats_url: str, project: str) -> AsyncIterator[Field]:
+    async with field_of(nats_url, project) as made:
+        yield made
+
+
+@pytest.fixture
+def orders(field: Field) -> Orders:
+    return Orders(field)
+
+
+def jetstream_of(field: Field) -> Any:
+    return field.nats.jetstream()
+
+
+async def runs_of(field: Field, count: int) -> list[RunRecord]:
+    """All runs once so many have ended and no trigger is left."""
+    found: list[RunRecord] = []
+
+    async def ended() -> bool:
+        found[:] = [record async for record in field.client.runs.iter()]
+        return sum(record.status.is_terminal for record in found) >= count
+
+    await until_it(ended, 15)
+    await field.retired("billing.thank")
+    assert await ended()
+    assert len(found) == count, [(record.run_id, record.payload) for record in found]
+    return found
+
+
+async def sequences(field: Field) -> Mapping[str, int]:
+    """The last sequence of the jobs stream and of the bucket of records: what any write moves."""
+    streams = (names.stream(field.project), names.bucket_stream(names.runs_bucket(field.project)))
+    return {name: (await jetstream_of(field).stream_info(name)).state.last_seq for name in streams}
+
+
+async def durables(field: Field, orders: Orders) -> list[str]:
+    return sorted([info.name for info in await jetstream_of(field).consumers_info(orders.stream)])
+
+
+def counts(host: JobHost) -> Any:
+    assert host._hosting is not None
+    return host._hosting.bridge.counts
+
+
+class TestCore:
+    async def test_ids_sent_twice_to_three_hosts_and_bodies_without_ids(self, field: Field, orders: Orders):
+        for _ in range(3):
+            await field.host(thanks(orders.trigger()))
+        for number in range(10):
+            await orders.publish({"n": number}, times=2, Nats_Msg_Id=f"o-{number}")
+        await orders.publish({"n": -1}, times=5)
+        runs = await runs_of(field, 15)
+        assert all(run.status is RunStatus.SUCCEEDED for run in runs)
+        assert sorted(run.result["n"] for run in runs) == [-1] * 5 + list(range(10))
+
+    async def test_a_filtered_event_moves_no_sequence(self, field: Field, orders: Orders):
+        host = await field.host(thanks(orders.trigger(filter=LARGE)))
+        before = await sequences(field)
+        await orders.publish({"total": 99}, times=20, Nats_Msg_Id="small")
+        await orders.publish(None, raw=b"{", times=3)
+        await until(lambda: counts(host).filtered == 20 and counts(host).unreadable == 3)
+        assert await sequences(field) == before
+        await orders.publish({"total": 100})
+        assert (await runs_of(field, 1))[0].result == {"total": 100}
+
+    @pytest.mark.parametrize(
+        "condition, passes, fails",
+        [
+            ({"a": 1}, {"a": 1}, {"a": True}),
+            ({"a": [1, "x"]}, {"a": "x"}, {"a": 2}),
+            ({"a": {"eq": None}}, {"a": None}, {}),
+            ({"a": {"ne": 1}}, {"a": 2}, {"a": 1}),
+            ({"a": {"in": [1, 2]}}, {"a": 2}, {"a": 3}),
+            ({"a": {"gt": 1, "lt": 3}}, {"a": 2}, {"a": 3}),
+            ({"a": {"gte": 1, "lte": 3}}, {"a": 3}, {"a": 4}),
+            ({"a": {"prefix": "x"}}, {"a": "xy"}, {"a": "yx"}),
+            ({"a": {"suffix": "x"}}, {"a": "yx"}, {"a": "xy"}),
+            ({"a": {"contains": "x"}}, {"a": ["x"]}, {"a": ["y"]}),
+            ({"a.b.0": {"exists": True}}, {"a": {"b": [None]}}, {"a": {"b": []}}),
+            ({"a": {"exists": False}}, {"b": 1}, {"a": None}),
+        ],
+        ids=str,
+    )
+    async def test_every_operator(self, field: Field, orders: Orders, condition: Any, passes: Any, fails: Any):
+        host = await field.host(thanks(orders.trigger(filter=condition)))
+        await orders.publish(fails)
+        await orders.publish(passes)
+        await until(lambda: counts(host).filtered == 1)
+        assert [run.result for run in await runs_of(field, 1)] == [passes]
+
+    async def test_bodies_of_all_kinds(self, field: Field, orders: Orders):
+        await field.host(thanks(orders.trigger(subject=f"{orders.prefix}.>")))
+        big = {"text": "x" * 300_000}
+        await orders.publish(None, "a.b", raw=codec.encode({"n": 1}), Content_Type="application/msgpack")
+        await orders.publish(big, "big", Nats_Msg_Id="big")
+        await orders.publish(None, "none", raw=b"")
+        await orders.publish(None, "bad", raw=b"\xff")
+        runs = {run.trigger.event_subject: run for run in await runs_of(field, 4)}
+        assert {subject.removeprefix(orders.prefix): run.status for subject, run in runs.items() if subject} == {
+            ".a.b": RunStatus.SUCCEEDED,
+            ".big": RunStatus.SUCCEEDED,
+            ".none": RunStatus.SUCCEEDED,
+            ".bad": RunStatus.FAILED,
+        }
+        assert runs[f"{orders.prefix}.a.b"].result == {"n": 1}
+        result = await field.client.run("billing", "thank", runs[f"{orders.prefix}.big"].run_id).result(timeout=5)
+        assert result == big
+
+    async def test_two_projects_hear_the_same_event(self, field: Field, orders: Orders, nats_url: str):
+        await orders.add_stream()
+        triggers = (orders.trigger(name="core"), orders.trigger(subject=f"{orders.prefix}.late", stream=orders.stream))
+        async with field_of(nats_url, f"{field.project}-2") as other:
+            for each in (field, other):
+                await each.host(thanks(*triggers))
+            await orders.publish({"n": 1}, Nats_Msg_Id="1")
+            await orders.publish({"n": 2}, "late", Nats_Msg_Id="2")
+            for each in (field, other):
+                assert sorted(run.result["n"] for run in await runs_of(each, 2)) == [1, 2]
+
+    async def test_an_ended_run_is_an_event(self, field: Field):
+        module = thanks(OnEvent(f"jetjobs.{field.project}.events.FAILED.billing.*.*"))
+
+        @module.job(timeout="5s")
+        async def breaks(ctx: JobContext[Any]) -> None:
+            raise ValueError("on purpose")
+
+        await field.host(module)
+        run = await field.client.get_job("billing.breaks").trigger()
+        await run.wait(10)
+
+        async def reacted() -> bool:
+            found = [record async for record in field.client.runs.iter(job="thank", module="billing")]
+            return [record.payload["run_id"] for record in found] == [run.run_id]
+
+        await until_it(reacted)
+
+
+class TestOutage:
+    async def test_a_server_that_comes_back_brings_both_kinds_of_events(self, own_server: RealServer, project: str):
+        async with field_of(own_server.url, project) as field:
+            orders = Orders(field)
+            await orders.add_stream()
+            kept = orders.trigger(name="kept", subject=f"{orders.prefix}.kept", stream=orders.stream)
+            host = await field.host(thanks(orders.trigger(subject=f"{orders.prefix}.paid"), kept))
+            await orders.publish({"n": 1})
+            await orders.publish({"n": 2}, "kept")
+            await runs_of(field, 2)
+            own_server.kill9()
+            await until(lambda: not host.health().connected)
+            own_server.start()
+            await until(lambda: host.health().connected and field.nats.is_connected)
+            await orders.publish({"n": 3})
+            await orders.publish({"n": 4}, "kept")
+            assert sorted(run.result["n"] for run in await runs_of(field, 4)) == [1, 2, 3, 4]
+
+
+class TestStream:
+    async def test_nothing_is_lost_while_no_host_runs(self, field: Field, orders: Orders):
+        await orders.add_stream()
+        settings = HostSettings(**QUICK)
+        trigger = orders.trigger(stream=orders.stream)
+        async with JobHost([thanks(trigger)], project=field.project, nats=field.url, settings=settings):
+            (durable,) = await durables(field, orders)
+        for number in range(200):
+            await field.nats.publish(f"{orders.prefix}.paid", json.dumps({"n": number}).encode())
+        await field.nats.flush()
+        for _ in range(3):
+            await field.host(thanks(trigger))
+        assert sorted(run.result["n"] for run in await runs_of(field, 200)) == list(range(200))
+        assert await durables(field, orders) == [durable]
+
+        async def all_acked() -> bool:
+            info = await jetstream_of(field).consumer_info(orders.stream, durable)
+            return (info.num_ack_pending, info.num_pending) == (0, 0)
+
+        await until_it(all_acked)
+
+    async def test_a_host_killed_between_store_and_ack_leaves_one_run_of_each(self, field: Field, orders: Orders):
+        await orders.add_stream()
+        command = [sys.executable, str(MORTAL), field.url, field.project, orders.any, orders.stream, "5"]
+        mortal = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE)
+        try:
+            async with asyncio.timeout(20):
+                assert mortal.stdout is not None
+                while await mortal.stdout.readline() != b"ready\n":
+                    assert mortal.returncode is None
+                for number in range(20):
+                    await orders.publish({"n": number})
+                assert await mortal.wait() == -signal.SIGKILL
+        finally:
+            if mortal.returncode is None:
+                mortal.kill()
+                await mortal.wait()
+        async with JobHost(
+            [event_host.thanks(orders.any, orders.stream)],
+            project=field.project,
+            nats=field.url,
+            settings=HostSettings(**QUICK),
+        ):
+            runs = await runs_of(field, 20)
+        assert sorted(run.result["n"] for run in runs) == list(range(20))
+        assert all(run.status is RunStatus.SUCCEEDED for run in runs)
+
+    async def test_filtered_events_are_acked_and_move_no_sequence(self, field: Field, orders: Orders):
+        await orders.add_stream()
+        host = await field.host(thanks(orders.trigger(stream=orders.stream, filter=LARGE)))
+        before = await sequences(field)
+        await orders.publish({"total": 1}, times=150)
+        await orders.publish(None, raw=b"{")
+        await until(lambda: counts(host).filtered == 150 and counts(host).unreadable == 1)
+        assert await sequences(field) == before
+        await orders.publish({"total": 100})
+        await runs_of(field, 1)
+
+    async def test_another_filter_goes_on_where_the_first_one_got_to(self, field: Field, orders: Orders):
+        await orders.add_stream()
+        settings = HostSettings(**QUICK)
+        first = thanks(orders.trigger(stream=orders.stream, filter=LARGE))
+        async with JobHost([first], project=field.project, nats=field.url, settings=settings) as host:
+            await orders.publish({"total": 100})
+            await orders.publish({"total": 60})
+            await until(lambda: counts(host).filtered == 1)
+            await runs_of(field, 1)
+        await orders.publish({"total": 70})
+        await orders.publish({"total": 110})
+        await field.host(thanks(orders.trigger(stream=orders.stream, filter={"total": {"gte": 50}})))
+        assert sorted(run.result["total"] for run in await runs_of(field, 3)) == [70, 100, 110]
+        assert len(await durables(field, orders)) == 2
+
+    async def test_a_removed_durable_and_a_removed_stream_come_back(self, field: Field, orders: Orders):
+        await orders.add_stream()
+        await field.host(thanks(orders.trigger(stream=orders.stream)))
+        await orders.publish({"n": 1})
+        await runs_of(field, 1)
+        jetstream = jetstream_of(field)
+        (durable,) = await durables(field, orders)
+        await jetstream.delete_consumer(orders.stream, durable)
+        await orders.publish({"n": 2})
+        await runs_of(field, 2)
+        with capture_logs() as logs:
+            await jetstream.delete_stream(orders.stream)
+            await until(lambda: any(orders.stream in str(entry.get("error")) for entry in logs))
+        await orders.add_stream()
+        await orders.publish({"n": 3})  # sequence 1 again, and another event
+        assert sorted(run.result["n"] for run in await runs_of(field, 3)) == [1, 2, 3]
+
+    async def test_a_stream_that_is_not_there_is_told_and_found_later(self, field: Field, orders: Orders):
+        with capture_logs() as logs:
+            host = await field.host(thanks(orders.trigger(stream=orders.stream)))
+        (said,) = [entry for entry in logs if entry["event"] == "events_not_taken"]
+        assert f'there is no stream "{orders.stream}"' in said["problem"]
+        await orders.add_stream()
+        await orders.publish({"n": 1})
+        assert host._hosting is not None
+        host._hosting.bridge.service.wake()
+        await runs_of(field, 1)
+
+    async def test_a_work_queue_gives_all_it_holds_and_its_overlap_is_explained(self, field: Field, orders: Orders):
+        await orders.add_stream(retention=RetentionPolicy.WORK_QUEUE)
+        await orders.publish({"n": 1})
+        await field.host(thanks(orders.trigger(stream=orders.stream)))
+        await orders.publish({"n": 2})
+        await runs_of(field, 2)
+        info = await jetstream_of(field).stream_info(orders.stream)
+        assert info.state.messages == 0
+        with capture_logs() as logs:
+            await field.host(thanks(orders.trigger(subject=f"{orders.prefix}.paid", stream=orders.stream)))
+        (said,) = [entry for entry in logs if entry["event"] == "events_not_taken"]
+        assert all(part in said["problem"] for part in (orders.stream, "work queue", "10100", "Remove that consumer"))
+
+    async def test_a_durable_of_somebody_else_is_left_alone(self, field: Field, orders: Orders):
+        await orders.add_stream()
+        theirs = ConsumerConfig(durable_name="theirs", filter_subject=orders.any)
+        await jetstream_of(field).add_consumer(orders.stream, theirs)
+        async with JobHost([thanks(orders.trigger(stream=orders.stream))], project=field.project, nats=field.url):
+            assert "theirs" in await durables(field, orders)
+        assert len(await durables(field, orders)) == 2
+
+
+class TestPermissions:
+    @pytest.mark.parametrize(
+        "rights, stream, named",
+        [
+            ('subscribe: { deny: ["secret.>"] }', None, "secret.paid"),
+            ('publish: { deny: ["$JS.API.CONSUMER.CREATE.SECRET.>"] }', "SECRET", "$JS.API.CONSUMER.CREATE.SECRET."),
+            ('publish: { deny: ["$JS.API.CONSUMER.INFO.SECRET.>"] }', "SECRET", "$JS.API.CONSUMER.INFO.SECRET."),
+        ],
+    )
+    async def test_a_missing_right_ends_the_start_and_is_named(
+        self, tmp_path: Path, project: str, rights: str, stream: str | None, named: str
+    ):
+        users = f"{{ user: limited, password: p, permissions: {{ {rights} }} }}, {{ user: all, password: p }}"
+        server = RealServer(tmp_path / "nats", extra_conf=f"authorization {{ users: [ {users} ] }}")
+        server.start()
+        try:
+            everything = await nats.connect(server.url, user="all", password="p")
+            await everything.jetstream().add_stream(name="SECRET", subjects=["secret.>"])
+            await everything.close()
+            url = server.url.replace("//", "//limited:p@")
+            host = JobHost([thanks(OnEvent("secret.paid", stream=stream))], project=project, nats=url)
+            with pytest.raises(PermissionMissing) as refused:
+                await host.start()
+            assert str(refused.value.subject).startswith(named)
+            assert named in str(refused.value)
+            await host.close()
+        finally:
+            server.remove()
