@@ -32,7 +32,8 @@ def shop(ran: list[str], name: str, **policy: Any) -> Module:
         ran.append(name)
         return name
 
-    module.expose_job("pay", pay, **{"timeout": "20s", **policy})
+    options: dict[str, Any] = {"timeout": "20s", **policy}
+    module.expose_job("pay", pay, **options)
     return module
 
 

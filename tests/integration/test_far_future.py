@@ -48,7 +48,7 @@ async def test_the_last_that_can_waits(nats_url: str, project: str):
     async with field_of(nats_url, project) as field:
         await field.host(later())
         job = field.client.get_job("later.go")
-        options = (
+        options: tuple[dict[str, Any], ...] = (
             {"at": datetime(2261, 12, 31, tzinfo=UTC)},
             {"delay": "80000d"},
             {"delay": "1h", "expires_in": "11000d"},

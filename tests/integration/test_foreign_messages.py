@@ -6,7 +6,7 @@ import json
 import pickle
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import msgpack
 import pytest
@@ -17,6 +17,10 @@ from tests.support.field import Field, field_of
 from tests.support.raw_socket import head
 
 pytestmark = pytest.mark.integration
+
+
+def packed(value: Any) -> bytes:
+    return cast("bytes", msgpack.packb(value))
 
 
 class Invoice(BaseModel):
@@ -75,8 +79,8 @@ BODIES: Mapping[str, tuple[bytes, bytes | None, Any]] = {
     "json-type": (b'"text"', head(Content_Type="application/json; charset=utf-8"), "text"),
     "json-type-in-capitals": (b"[1]", head(CONTENT_TYPE="Application/JSON"), [1]),
     "json-beside-a-foreign-header": (b'{"n": 1}', head(X_Mine="1", traceparent="00-1-2-01"), {"n": 1}),
-    "msgpack-type": (msgpack.packb({"n": 1}), head(content_type="application/msgpack"), {"n": 1}),
-    "msgpack-without-a-type": (msgpack.packb({"n": 1}), head(X_Mine="1"), {"n": 1}),
+    "msgpack-type": (packed({"n": 1}), head(content_type="application/msgpack"), {"n": 1}),
+    "msgpack-without-a-type": (packed({"n": 1}), head(X_Mine="1"), {"n": 1}),
     "a-number": (b"0", None, 0),
     "white-space-around": (b' \n{"n": 1}\n', None, {"n": 1}),
     "nothing": (b"", None, None),
@@ -106,11 +110,11 @@ BROKEN: Mapping[str, tuple[bytes, bytes | None]] = {
     "half-a-character": (rb'{"id": "\ud800"}', None),
     "deep-json": (DEEP, None),
     "deep-msgpack": (b"\x91" * 100_000 + b"\x90", head(Content_Type="application/msgpack")),
-    "msgpack-cut-off": (msgpack.packb({"id": 1})[:-1], head(Content_Type="application/msgpack")),
+    "msgpack-cut-off": (packed({"id": 1})[:-1], head(Content_Type="application/msgpack")),
     "msgpack-and-more": (b"\x01\x02", head(Content_Type="application/msgpack")),
     "msgpack-of-json": (b'{"id": 7}', head(Content_Type="application/msgpack")),
-    "unknown-extension": (msgpack.packb(msgpack.ExtType(99, b"x")), head(Content_Type="application/msgpack")),
-    "map-with-int-keys": (msgpack.packb({1: 2}), head(Content_Type="application/msgpack")),
+    "unknown-extension": (packed(msgpack.ExtType(99, b"x")), head(Content_Type="application/msgpack")),
+    "map-with-int-keys": (packed({1: 2}), head(Content_Type="application/msgpack")),
     "huge-length": (b"\xdd\xff\xff\xff\xff", head(Content_Type="application/msgpack")),
     "pickle": (pickle.dumps({"id": 7}), None),
 }
@@ -158,11 +162,11 @@ async def test_pickles_and_their_like_are_only_bytes(field: Field, tmp_path: Pat
         {"py/object": "pathlib.Path", "py/reduce": [{"py/function": "pathlib.Path.touch"}, str(touched)]}
     )
     yaml = f"!!python/object/apply:pathlib.Path.touch [{touched}]"
-    bodies = {
+    bodies: dict[str, tuple[bytes, bytes | None]] = {
         "pickle": (pickle.dumps(Evil()), None),
         "pickle-as-msgpack": (pickle.dumps(Evil()), head(Content_Type="application/msgpack")),
         "pickle-in-an-extension": (
-            msgpack.packb(msgpack.ExtType(1, pickle.dumps(Evil()))),
+            packed(msgpack.ExtType(1, pickle.dumps(Evil()))),
             head(Content_Type="application/msgpack"),
         ),
         "pickle-by-its-type": (pickle.dumps(Evil()), head(Content_Type="application/x-python-pickle")),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -62,7 +62,8 @@ async def test_bytes_of_any_size_go_there_and_back(field: Field, size: int):
 
 
 async def test_nothing_and_no_bytes_are_two_things(field: Field):
-    for payload in (None, b"", "", [], {}, 0, False):
+    payloads: list[Any] = [None, b"", "", [], {}, 0, False]
+    for payload in payloads:
         run = await field.client.get_job("sizes.echo").trigger(payload)
         result = await run.result(timeout=10)
         assert (result, type(result)) == (payload, type(payload))
@@ -118,7 +119,7 @@ def other_server(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Rea
 
 
 @asynccontextmanager
-async def busy(field: Field) -> AsyncIterator[JobHost]:
+async def busy(field: Field) -> AsyncGenerator[JobHost]:
     """A host with a run in progress meanwhile, which must end well and have started once."""
     module = Module("busy")
     started, goes_on, starts = asyncio.Event(), asyncio.Event(), list[int]()

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from jetjobs import JobContext, Module, RunStatus
+from jetjobs._core.models import RunRecord
 from jetjobs.errors import AmbiguousRunId, ClientError, ConfigError, RunNotFound
 from tests.support.field import Field, field_of
 from tests.support.raw_socket import head
@@ -109,7 +110,11 @@ async def test_all_filters(field: Field):
     assert await listed(field, text="start deadline") == ["miss"]
 
 
-@pytest.mark.parametrize("spell", [str.upper, str.lower, str.title, lambda name: name.lower().replace("_", "-")])
+def dashed(name: str) -> str:
+    return name.lower().replace("_", "-")
+
+
+@pytest.mark.parametrize("spell", [str.upper, str.lower, str.title, dashed])
 async def test_a_status_in_any_case(field: Field, spell: Any):
     for status in RunStatus:
         assert RunStatus(spell(status.value)) is status
@@ -139,7 +144,8 @@ async def test_since_and_until_by_creation(field: Field):
 @pytest.mark.parametrize("limit", [1, 2, 3, 100])
 async def test_pages_have_no_gap_and_no_double(field: Field, limit: int):
     whole = await field.client.runs.list(include_skipped=True)
-    pages, before = [], None
+    pages: list[RunRecord] = []
+    before: RunRecord | None = None
     while page := await field.client.runs.list(include_skipped=True, limit=limit, before=before):
         pages += page
         before = page[-1]

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncGenerator, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
 import nats
+from nats.aio.client import Client
 from nats.js.api import ConsumerInfo
 
 from jetjobs import JobHost, Module
@@ -36,7 +37,7 @@ class Field:
         self._stack = stack
         self.client: JobClient
         self.raw: RawPublisher
-        self.nats: nats.aio.client.Client  # type: ignore[name-defined]
+        self.nats: Client
 
     async def open(self) -> None:
         self.client = await self._stack.enter_async_context(JobClient(self.url, project=self.project))
@@ -97,7 +98,7 @@ class Field:
 
 
 @asynccontextmanager
-async def field_of(url: str, project: str) -> AsyncIterator[Field]:
+async def field_of(url: str, project: str) -> AsyncGenerator[Field]:
     """A project to test on a server."""
     async with AsyncExitStack() as stack:
         made = Field(url, project, stack)

@@ -146,7 +146,7 @@ def read_any_bytes(client: Client) -> None:
         except UnicodeDecodeError:
             return None
 
-    client._build_message = build_message
+    client._build_message = build_message  # pyright: ignore[reportAttributeAccessIssue]
     client._process_headers = process_headers
 
 
