@@ -181,6 +181,37 @@ class TestCore:
         result = await field.client.run("billing", "thank", runs[f"{orders.prefix}.big"].run_id).result(timeout=5)
         assert result == big
 
+    async def test_hosts_that_take_turns_lose_nothing(self, field: Field, orders: Orders):
+        published, enough = 0, asyncio.Event()
+
+        async def publish() -> None:
+            nonlocal published
+            while not enough.is_set():
+                await orders.publish({"n": published})
+                published += 1
+
+        def host() -> JobHost:
+            settings = HostSettings(**QUICK)
+            return JobHost([thanks(orders.trigger())], project=field.project, nats=field.url, settings=settings)
+
+        hosts = [host()]
+        await hosts[0].start()
+        publishing = asyncio.ensure_future(publish())
+        try:
+            for _ in range(3):
+                await until(lambda: counts(hosts[-1]).stored > 10)
+                hosts.append(host())
+                await hosts[-1].start()
+                await hosts[-2].close()
+            await until(lambda: counts(hosts[-1]).stored > 10)
+            enough.set()
+            await publishing
+            assert sorted(run.result["n"] for run in await runs_of(field, published)) == list(range(published))
+        finally:
+            publishing.cancel()
+            for each in hosts:
+                await each.close()
+
     async def test_two_projects_hear_the_same_event(self, field: Field, orders: Orders, nats_url: str):
         await orders.add_stream()
         triggers = (orders.trigger(name="core"), orders.trigger(subject=f"{orders.prefix}.late", stream=orders.stream))
@@ -249,6 +280,15 @@ class TestStream:
             return (info.num_ack_pending, info.num_pending) == (0, 0)
 
         await until_it(all_acked)
+
+    async def test_hosts_that_start_together_share_one_durable(self, field: Field, orders: Orders):
+        await orders.add_stream()
+        hosts = await asyncio.gather(*(field.host(thanks(orders.trigger(stream=orders.stream))) for _ in range(4)))
+        assert len(await durables(field, orders)) == 1
+        for number in range(100):
+            await orders.publish({"n": number})
+        assert sorted(run.result["n"] for run in await runs_of(field, 100)) == list(range(100))
+        assert sum(counts(host).stored for host in hosts) == 100
 
     async def test_a_host_killed_between_store_and_ack_leaves_one_run_of_each(self, field: Field, orders: Orders):
         await orders.add_stream()
