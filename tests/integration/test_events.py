@@ -19,6 +19,7 @@ from structlog.testing import capture_logs
 from jetjobs import HostSettings, JobContext, JobHost, Module, OnEvent, RunStatus
 from jetjobs._core import codec, names
 from jetjobs._core.models import RunRecord
+from jetjobs._nats.provision import ProvisionSettings, wanted_streams
 from jetjobs.errors import PermissionMissing
 from tests.support.field import QUICK, Field, field_of
 from tests.support.links import until, until_it
@@ -418,5 +419,47 @@ class TestPermissions:
             assert str(refused.value.subject).startswith(named)
             assert named in str(refused.value)
             await host.close()
+        finally:
+            server.remove()
+
+    async def test_the_documented_rights_are_enough(self, tmp_path: Path, project: str):
+        own = [wanted.name for wanted in wanted_streams(project, ProvisionSettings())]
+        publish = ["_INBOX.>", f"jetjobs.{project}.>", "$KV.*.>", "$JS.API.INFO"]
+        for stream in own:
+            publish += [f"$JS.API.STREAM.{call}.{stream}" for call in ("*", "MSG.GET")]
+            publish += [f"$JS.API.{call}.{stream}.>" for call in ("DIRECT.GET", "CONSUMER.*", "CONSUMER.MSG.NEXT")]
+            publish += [f"$JS.API.DIRECT.GET.{stream}", f"$JS.ACK.{stream}.>"]
+        api = "$JS.API.CONSUMER"
+        publish += [f"{api}.INFO.S.*", f"{api}.LIST.S", f"{api}.CREATE.S.*", f"{api}.MSG.NEXT.S.*", "$JS.ACK.S.>"]
+        subscribe = ["_INBOX.>", f"jetjobs.{project}.>", "heard.paid"]
+        rights = f"publish: {json.dumps(publish)}, subscribe: {json.dumps(subscribe)}"
+        users = f"{{ user: host, password: p, permissions: {{ {rights} }} }}, {{ user: all, password: p }}"
+        server = RealServer(tmp_path / "nats", extra_conf=f"authorization {{ users: [ {users} ] }}")
+        server.start()
+        try:
+            everything = await nats.connect(server.url, user="all", password="p")
+            jetstream: Any = everything.jetstream()
+            await jetstream.add_stream(name="S", subjects=["kept.>"])
+            heard: asyncio.Queue[Any] = asyncio.Queue()
+            module = Module("billing")
+
+            @module.job(timeout="5s", triggers=[OnEvent("heard.paid"), OnEvent("kept.*", name="kept", stream="S")])
+            async def thank(ctx: JobContext[Any], order: Any) -> None:
+                heard.put_nowait(order)
+
+            url = server.url.replace("//", "//host:p@")
+            with capture_logs() as logs:
+                async with JobHost([module], project=project, nats=url), asyncio.timeout(10):
+                    await everything.publish("heard.paid", b"1")
+                    await everything.publish("kept.paid", b"2")
+                    assert {await heard.get(), await heard.get()} == {1, 2}
+
+                    async def acked() -> bool:
+                        (info,) = await jetstream.consumers_info("S")
+                        return (info.num_pending, info.num_ack_pending) == (0, 0)
+
+                    await until_it(acked)
+            assert not [entry for entry in logs if "permission" in str(entry)]
+            await everything.close()
         finally:
             server.remove()
