@@ -142,6 +142,22 @@ async def test_a_marker_of_somebodys_delete_is_no_record(field: Field, goes_on: 
     await field.retired("evo.go")
 
 
+@pytest.mark.parametrize("subject", ["$SYS.x y", "a b\r\nPUB evil 0\r\n", "jetjobs.other.payload.r.in.x", ">"])
+async def test_a_claim_check_in_a_record_leads_nowhere_else(field: Field, goes_on: asyncio.Event, subject: str):
+    """B121: whoever could write it, it is data: the run fails once, and readers of the result are told."""
+    claim = {"claim": {"subject": subject, "chunks": 1, "size": 1, "sha256": "0" * 64}}
+    await put(field, retrying(payload=claim))
+    await next_message(field)
+    record = await field.ended("evo.go", "x1", within=5)
+    assert record.status is RunStatus.FAILED
+    assert "no subject of this project" in str(record.error)
+    await field.retired("evo.go")
+    await put(field, retrying(result=claim, status="SUCCEEDED", payload=None))
+    with pytest.raises(PayloadInvalidError, match="no subject of this project"):
+        await field.client.run(*RUN).result(timeout=5)
+    await ping(field)
+
+
 async def test_readers_pass_over_it_or_say_so(field: Field):
     """B50: one such record hides no other."""
     await ping(field)

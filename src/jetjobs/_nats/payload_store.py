@@ -62,6 +62,9 @@ class NatsPayloadStore:
 
     async def get(self, claim: ClaimCheck) -> bytes:
         """The bytes, checked against their digest."""
+        if not names.is_payload_subject(self._project, claim.subject):
+            # A record's claim is data from outside too: it may lead nowhere but to this project's bodies.
+            raise PayloadInvalidError(f"{claim.subject[:200]!a} is no subject of this project's payloads")
         pieces: list[bytes | None] = []
         for first in range(0, claim.chunks, _WINDOW):
             numbers = range(first, min(first + _WINDOW, claim.chunks))
