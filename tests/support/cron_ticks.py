@@ -32,31 +32,63 @@ class Tick:
 
 @dataclass
 class Watched:
-    """A line, the instant it must fire first (if the test chose one), and its ticks."""
+    """A line as a schedule on the broker: when it was stored there, or the error, and its ticks."""
 
     line: CronLine
-    due: datetime | None = None
+    published_at: datetime | None = None
     ticks: list[Tick] = field(default_factory=list[Tick])
-    refused: int = 0
+    error: int = 0
+
+    def occurrences(self, until: datetime) -> list[datetime]:
+        """When it should have fired by then."""
+        assert self.published_at is not None
+        found: list[datetime] = []
+        at = self.line.next_after(self.published_at)
+        while at is not None and at < until:
+            found.append(at)
+            at = self.line.next_after(at)
+        return found
+
+    def differences(self, until: datetime) -> list[str]:
+        """What the broker did otherwise; a tick so late that others passed meanwhile ends the comparison."""
+        if self.error:
+            return [self._told(f"refused with {self.error}")]
+        wrong: list[str] = []
+        due = self.occurrences(until)
+        for number, tick in enumerate(self.ticks[: len(due)]):
+            if not timedelta(0) <= tick.stored_at - due[number] < SECOND:
+                return [*wrong, self._told(f"due {due[number]}, came {tick.stored_at}")]
+            if self.line.next_after(due[number]) != tick.next_at:
+                wrong.append(self._told(f"after {due[number]} {self.line.next_after(due[number])}, not {tick.next_at}"))
+            if self.line.previous_before(tick.next_at, not_after=tick.stored_at) != due[number]:
+                wrong.append(self._told(f"the tick before {tick.next_at} is that of {due[number]}"))
+        if len(self.ticks) < len(due):
+            wrong.append(self._told(f"{len(due)} due, {len(self.ticks)} came"))
+        return wrong
+
+    def _told(self, what: str) -> str:
+        return f"{self.line.broker_text!r} in {self.line.timezone} of {self.published_at}: {what}"
 
 
 async def watch(url: str, stream: str, watched: Sequence[Watched], *, until: datetime) -> None:
-    """Publish all lines as schedules, and gather their ticks until then, or until each has one and none is due."""
+    """Publish all lines as schedules, and gather their ticks until then."""
     client = await nats.connect(url)
     try:
         js = client.jetstream()
         await js.add_stream(StreamConfig(name=stream, subjects=[f"{stream}.>"], allow_msg_schedules=True))
         await _publish(js, stream, watched)
-        ticks = await js.pull_subscribe(f"{stream}.t.*", config=ConsumerConfig(ack_policy=AckPolicy.NONE))
-        while datetime.now(UTC) < until:
+        messages = await js.pull_subscribe(f"{stream}.>", config=ConsumerConfig(ack_policy=AckPolicy.NONE))
+        while (left := (until - datetime.now(UTC)).total_seconds()) > 0:
             try:
-                found = await ticks.fetch(500, timeout=1)
+                found = await messages.fetch(500, timeout=min(left, 1))
             except TimeoutError:  # nats-py has two; both are this one
-                found = []
+                continue
             for message in found:
-                watched[int(message.subject.rpartition(".")[2])].ticks.append(_tick(message))
-            if all(each.ticks or each.refused for each in watched) and not found and all(each.due for each in watched):
-                break
+                _, kind, number = message.subject.split(".")
+                if kind == "t":
+                    watched[int(number)].ticks.append(_tick(message))
+                else:
+                    watched[int(number)].published_at = _stored_at(message)
         await js.delete_stream(stream)
     finally:
         await client.close()
@@ -72,7 +104,7 @@ async def _publish(js: JetStreamContext, stream: str, watched: Sequence[Watched]
         try:
             await js.publish(f"{stream}.s.{number}", b"", headers=headers)
         except APIError as error:
-            each.refused = error.err_code or -1
+            each.error = error.err_code or -1
 
     for start in range(0, len(watched), 200):
         await asyncio.gather(*(publish(start + n, each) for n, each in enumerate(watched[start : start + 200])))
@@ -80,9 +112,11 @@ async def _publish(js: JetStreamContext, stream: str, watched: Sequence[Watched]
 
 def _tick(message: Msg) -> Tick:
     assert message.headers is not None
-    return Tick(
-        message.metadata.timestamp.astimezone(UTC), datetime.fromisoformat(message.headers["Nats-Schedule-Next"])
-    )
+    return Tick(_stored_at(message), datetime.fromisoformat(message.headers["Nats-Schedule-Next"]))
+
+
+def _stored_at(message: Msg) -> datetime:
+    return message.metadata.timestamp.astimezone(UTC)
 
 
 def line_through(chance: random.Random, wall: datetime) -> str:

@@ -66,19 +66,13 @@ class CronLine:
     def next_after(self, instant: datetime) -> datetime | None:
         """The next firing, strictly later; `None` if five years have none: the broker would drop the schedule.
 
+        After the timestamp of a schedule message it is that schedule's first tick; after a tick, the next one.
+
         >>> cron_line("0 2 * * *", "Europe/Paris").next_after(datetime(2027, 7, 1, tzinfo=UTC)).isoformat()
         '2027-07-02T02:00:00+02:00'
         """
         found = following(self.fields, self.zone, _second(instant))
         return None if found is None else self._shown(found)
-
-    def first_after_publish(self, published_at: datetime) -> datetime | None:
-        """The first firing of a schedule message with that timestamp.
-
-        The broker rounds the timestamp to a whole second and begins with the second after it: an instant that
-        follows the publishing by less than half a second doesn't fire.
-        """
-        return self.next_after(published_at + timedelta(milliseconds=500))
 
     def previous_before(self, instant: datetime, *, not_after: datetime | None = None) -> datetime | None:
         """The last firing, strictly earlier; before `Nats-Schedule-Next` it is the occurrence of that tick.

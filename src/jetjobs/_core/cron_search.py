@@ -57,7 +57,19 @@ def following(fields: Fields, zone: tzinfo, after: int) -> int | None:
     >>> following(cron_line("0 0 29 2 *").fields, UTC, 0)  # 29 February 1972
     68169600
     """
-    search = _Search(fields, zone, after + 1)
+    start = after + 1
+    found = _first(fields, zone, start)
+    while found is not None and found <= after:
+        # Where clocks go back in the middle of an hour (Chatham), cutting the hour can land before the change, and
+        # the broker fires at once, again and again until that hour is over. No hour of that reading is in the line.
+        wall = on_the_wall(start, zone)
+        start += 3600 - wall.minute * 60 - wall.second
+        found = _first(fields, zone, start)
+    return found
+
+
+def _first(fields: Fields, zone: tzinfo, start: int) -> int | None:
+    search = _Search(fields, zone, start)
     last_year = min(search.wall.year + YEARS_AHEAD, _LAST_YEAR)
     while search.wall.year <= last_year:
         if search.months() or search.days() or search.hours() or search.minutes() or search.seconds():
