@@ -28,6 +28,7 @@ from jetjobs._core.models import (
     RunKey,
     RunRecord,
 )
+from jetjobs._core.schedule_record import ScheduleRecord
 
 
 class Stored(NamedTuple):
@@ -36,6 +37,13 @@ class Stored(NamedTuple):
     record: RunRecord
     revision: int
     stored_at: datetime
+
+
+class StoredSchedule(NamedTuple):
+    """A schedule as read, and its revision for the next compare-and-set."""
+
+    schedule: ScheduleRecord
+    revision: int
 
 
 class Holding(NamedTuple):
@@ -248,6 +256,47 @@ class RunStore(Protocol):
         ...
 
 
+class ScheduleStore(Protocol):
+    """One record per schedule, and an index of their names. Reads of one go to the leader."""
+
+    async def create(self, schedule: ScheduleRecord) -> int:
+        """Store a schedule that must not exist yet, under its id and its name; returns its revision.
+
+        The name is taken first. What held it and is deleted, or was never finished, gives it up.
+
+        Raises:
+            WrongRevision: there is one of this id already.
+            ScheduleNameTaken: another schedule has the name.
+        """
+        ...
+
+    async def update(self, schedule: ScheduleRecord, revision: int, *, ttl: timedelta | None = None) -> int:
+        """Replace the schedule last seen at `revision`; returns the new revision. Its name stays.
+
+        `ttl` removes it by itself later.
+
+        Raises:
+            WrongRevision: somebody else wrote.
+        """
+        ...
+
+    async def get(self, schedule_id: str) -> StoredSchedule | None:
+        """The schedule, or `None`. Bytes that can't be read raise `PayloadInvalidError`."""
+        ...
+
+    async def find(self, name: str) -> StoredSchedule | None:
+        """The schedule of that name, tombstones left out."""
+        ...
+
+    async def all(self) -> list[StoredSchedule]:
+        """All schedules by name, tombstones among them; a page's view, may be late. Unreadable ones are left out."""
+        ...
+
+    async def delete(self, schedule_id: str, revision: int) -> bool:
+        """Remove a schedule's record and name if it is still at `revision`; says whether it went."""
+        ...
+
+
 class PayloadStore(Protocol):
     """Bodies too large for a message."""
 
@@ -386,5 +435,6 @@ class Backend:
     payloads: PayloadStore
     catalog: Catalog
     events: EventSource
+    schedules: ScheduleStore
     close: Callable[[], Awaitable[None]]
     lifeline: Lifeline | None = None

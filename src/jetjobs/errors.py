@@ -11,6 +11,7 @@
     │   ├── PayloadTooLargeError             more bytes than `max_payload`
     │   └── PayloadInvalidError              stored bytes or values that don't fit the handler
     ├── ScheduleError (ValueError)           a cron line or interval that means nothing
+    │   └── ScheduleNameTaken                another schedule has the name
     ├── BrokerError                          something between us and NATS
     │   ├── BrokerUnavailable                not reachable in time; nothing was sent
     │   │   └── ProjectNotPrepared           reachable, but no host ever made this project's streams
@@ -84,6 +85,10 @@ class PayloadInvalidError(PayloadError):
 
 class ScheduleError(JetJobsError, ValueError):
     """A cron line, interval or instant that means nothing, with what to write instead."""
+
+
+class ScheduleNameTaken(ScheduleError):
+    """Another schedule of the project has this name."""
 
 
 class BrokerError(JetJobsError):

@@ -267,6 +267,7 @@ class JobHost:
                 clock=self._clock,
                 host_id=self.host_id,
                 version=self.version,
+                schedules=self.switches.schedules,
             )
         return self._hosting
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from jetjobs._core.models import RunRecord
     from jetjobs._engine.engine import Engine
     from jetjobs._engine.held import HeldRun
+    from jetjobs._engine.schedules import Schedules
     from jetjobs._engine.settling import Settling
     from jetjobs._ports import Stored
 
@@ -31,12 +32,13 @@ READ_AGAIN_LIMIT = 3
 class Claiming:
     """Claims runs of one job."""
 
-    __slots__ = ("_engine", "_rules", "_settling")
+    __slots__ = ("_engine", "_rules", "_schedules", "_settling")
 
-    def __init__(self, engine: Engine, rules: DeliveryRules, settling: Settling) -> None:
+    def __init__(self, engine: Engine, rules: DeliveryRules, settling: Settling, schedules: Schedules) -> None:
         self._engine = engine
         self._rules = rules
         self._settling = settling
+        self._schedules = schedules
 
     def give_back(self, held: HeldRun) -> None:
         """Nak an unclaimed delivery, later each time."""
@@ -65,7 +67,7 @@ class Claiming:
                 continue
             if isinstance(action, Write):
                 if await self._write(held, action.record, stored):
-                    return self._written(held, action)
+                    return action.then == "start" or await self._retired(held, action.record)
             elif isinstance(action, ReadAgain):
                 behind += 1
                 if behind > READ_AGAIN_LIMIT:
@@ -110,11 +112,11 @@ class Claiming:
         held.record, held.revision = stored.record, stored.revision
         return True
 
-    def _written(self, held: HeldRun, action: Write) -> bool:
-        if action.then == "start":
-            return True
+    async def _retired(self, held: HeldRun, ended: RunRecord) -> bool:
+        """The run ended without a start: tell its schedule, then let the message go. Always False."""
+        await self._schedules.note_end(ended)
         held.delivery.ack()
-        self._engine.backend.broker.announce_end(action.record)
+        self._engine.backend.broker.announce_end(ended)
         return False
 
     async def _leave(self, held: HeldRun, action: Action) -> None:

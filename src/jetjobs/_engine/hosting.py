@@ -23,7 +23,9 @@ from jetjobs._engine.hosted import host_job
 from jetjobs._engine.presence import Presence
 from jetjobs._engine.pruner import Pruner
 from jetjobs._engine.reaper import Reaper
+from jetjobs._engine.reconciler import PASS_EVERY, Declared, Reconciler
 from jetjobs._engine.runner import Runner
+from jetjobs._engine.schedules import Schedules
 from jetjobs._engine.service import Service
 from jetjobs._engine.slots import Slots
 from jetjobs._engine.tasks import Tasks, in_batches
@@ -67,6 +69,7 @@ class Hosting:
         clock: Clock,
         host_id: str,
         version: str | None,
+        schedules: bool = True,
     ) -> None:
         self._served = served
         self._states = AsyncExitStack()
@@ -84,6 +87,7 @@ class Hosting:
             version=version,
         )
         self.presence = Presence(self.engine, self._descriptors())
+        self._reconciler = Reconciler(self.engine, self._declared()) if schedules else None
         self._services = self._loops()
         self.bridge = EventBridge(self.engine, [job for each in served for job in each.jobs])
         self._watchdog = Watchdog(self.engine)
@@ -91,9 +95,9 @@ class Hosting:
     def _loops(self) -> list[Service]:
         engine, clock = self.engine, self.engine.clock
         renewal, self._heartbeat, reaper = Renewal(engine), Heartbeat(engine), Reaper(engine)
-        pruner = Pruner(engine, self._retention())
+        pruner = Pruner(engine, self._retention(), Schedules(engine).live_runs)
         upkeep = engine.settings.upkeep_every.total_seconds()
-        return [
+        loops = [
             Service("renewal", renewal.one_pass, renewal.interval, clock=clock),
             Service("heartbeat", self._heartbeat.one_pass, self._heartbeat.interval, clock=clock),
             Service("presence", self.presence.one_pass, self.presence.interval, clock=clock),
@@ -101,6 +105,15 @@ class Hosting:
             Service("reaper", reaper.one_pass, upkeep, clock=clock, at_once=True),
             Service("pruner", pruner.one_pass, upkeep, clock=clock, at_once=True),
         ]
+        if self._reconciler is not None:
+            loops.append(Service("schedules", self._reconciler.one_pass, PASS_EVERY, clock=clock, at_once=True))
+        return loops
+
+    def _declared(self) -> Declared:
+        jobs = tuple(job for each in self._served for job in each.jobs)
+        every = {job.address for each in self._served for job in each.module.jobs.values()}
+        modules = frozenset(each.module.name for each in self._served)
+        return Declared(jobs, modules, frozenset(every - {job.address for job in jobs}))
 
     def _retention(self) -> RetentionRules:
         jobs = [job for served in self._served for job in served.jobs]
@@ -133,6 +146,8 @@ class Hosting:
         await engine.backend.broker.answer_asks(engine.host_id, engine.held.holds)
         await engine.backend.broker.hear_cancels(self._heartbeat.heard_cancel)
         await self.presence.compare()
+        if self._reconciler is not None:
+            await self._reconciler.start()
         await self.bridge.start()
         for service in self._services:
             service.start()

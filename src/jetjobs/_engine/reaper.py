@@ -14,6 +14,7 @@ import structlog
 from jetjobs._core import names
 from jetjobs._core.reaping import ReapingRules, doubt, reap_running, reap_waiting
 from jetjobs._core.retention import record_ttl
+from jetjobs._engine.schedules import Schedules
 from jetjobs.errors import BrokerError, WrongRevision
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ class Reaper:
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
+        self._schedules = Schedules(engine)
         lost_after = engine.settings.lost_after
         self._rules = ReapingRules(lost_after=lost_after, retry_slack=lost_after)
 
@@ -69,6 +71,7 @@ class Reaper:
                 await engine.backend.runs.update(ended, stored.revision, ttl=ttl)
                 log.warning("run_reaped", run=str(run), status=ended.status.value)
                 engine.backend.broker.announce_end(ended)
+                await self._schedules.note_end(ended)
         except WrongRevision:
             return
         except BrokerError as error:

@@ -38,9 +38,11 @@ from jetjobs._engine.execution import TaskExecution, Verdict
 from jetjobs._engine.forks import leave_if_forked, lineage
 from jetjobs._engine.held import HeldRun
 from jetjobs._engine.payloads import Prepared, prepare
+from jetjobs._engine.schedules import Schedules
 from jetjobs._engine.settling import Settling
 from jetjobs._engine.slots import Admission
 from jetjobs._engine.threads import ThreadExecution
+from jetjobs._engine.ticks import Ticks
 from jetjobs.context import JobContext, Journal
 from jetjobs.errors import BrokerError, PayloadInvalidError, WrongRevision
 
@@ -77,7 +79,9 @@ class Runner:
         "_engine",
         "_grace",
         "_project",
+        "_schedules",
         "_settling",
+        "_ticks",
         "_timeout",
         "hosted",
     )
@@ -86,7 +90,9 @@ class Runner:
         self._engine = engine
         self.hosted = hosted
         self._settling = Settling(engine, hosted.job.policy)
-        self._claiming = Claiming(engine, hosted.rules, self._settling)
+        self._schedules = Schedules(engine)
+        self._claiming = Claiming(engine, hosted.rules, self._settling, self._schedules)
+        self._ticks = Ticks(engine, self._schedules, hosted.address)
         self._consumption: Consumption | None = None
         self._project = engine.backend.broker.project
         self._ack_wait = engine.settings.ack_wait.total_seconds()
@@ -135,11 +141,16 @@ class Runner:
 
     async def _serve(self, delivery: Delivery, seat: Seat) -> None:
         try:
+            arrived = self._engine.clock.monotonic()
             found = headers.read_trigger(self._project, delivery.message)
             if isinstance(found, BadTrigger):
                 await self._reject(delivery, found)
                 return
-            held = HeldRun(found.key, found, delivery, self._engine.clock.monotonic())
+            if found.subject_kind == "tick":
+                found = await self._ticks.judge(delivery, found)
+                if found is None:
+                    return
+            held = HeldRun(found.key, found, delivery, arrived)
             held.task = seat.task
             if not self._engine.held.take(held):
                 return
@@ -315,6 +326,8 @@ class Runner:
             return
         if held.saved.status is RunStatus.RETRYING:
             await self._settling.publish_retry(held.saved, held.trigger)
+        elif held.saved.schedule_id is not None:
+            await self._schedules.note_end(held.saved)
         held.delivery.ack()
 
     async def _save(self, held: HeldRun, ending: Ending) -> None:

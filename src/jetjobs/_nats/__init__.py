@@ -19,6 +19,7 @@ from jetjobs._nats.link import Link
 from jetjobs._nats.payload_store import NatsPayloadStore
 from jetjobs._nats.provision import ProvisionSettings
 from jetjobs._nats.run_store import NatsRunStore
+from jetjobs._nats.schedule_store import NatsScheduleStore
 from jetjobs._nats.writer import PipelinedWriter
 from jetjobs._ports import Backend
 
@@ -57,6 +58,7 @@ async def open_backend(
         payloads=NatsPayloadStore(link, project, max_payload=settings.max_payload),
         catalog=NatsCatalog(link, project),
         events=events,
+        schedules=NatsScheduleStore(link, project),
         close=close,
         lifeline=NatsLifeline(None if isinstance(target, Client) else target, project, name=name),
     )

@@ -23,6 +23,7 @@ from jetjobs._ports import (
     OnDelivery,
     PayloadStore,
     RunStore,
+    ScheduleStore,
 )
 from jetjobs.errors import AnswerUnknown, BrokerUnavailable
 
@@ -79,6 +80,7 @@ class FailingBackend(Backend):
             runs=cast("RunStore", _FailingPort("runs", backend.runs, self)),
             payloads=cast("PayloadStore", _FailingPort("payloads", backend.payloads, self)),
             catalog=cast("Catalog", _FailingPort("catalog", backend.catalog, self)),
+            schedules=cast("ScheduleStore", _FailingPort("schedules", backend.schedules, self)),
             events=cast("EventSource", _FailingEvents("events", backend.events, self)),
             close=backend.close,
         )

@@ -8,6 +8,7 @@ from jetjobs._ports import Backend
 from jetjobs.testing.memory_broker import MemoryBroker
 from jetjobs.testing.memory_cluster import MemoryCluster, MemoryLink
 from jetjobs.testing.memory_event_source import MemoryEventSource
+from jetjobs.testing.memory_schedules import MemoryScheduleStore
 from jetjobs.testing.memory_stores import MemoryCatalog, MemoryPayloadStore, MemoryRunStore
 
 
@@ -27,6 +28,7 @@ class MemoryBackend(Backend):
             payloads=MemoryPayloadStore(link),
             catalog=MemoryCatalog(link),
             events=MemoryEventSource(link),
+            schedules=MemoryScheduleStore(link),
             close=close,
         )
         object.__setattr__(self, "link", link)  # not one of the frozen fields

@@ -118,6 +118,8 @@ class MemoryProject:
         self.jobs = MemoryTable[JobAddress, JobDescriptor](cluster.now, cluster.call_later)
         self.hosts = MemoryTable[str, HostPresence](cluster.now, cluster.call_later)
         self.chunks = MemoryTable[str, bytes](cluster.now, cluster.call_later)
+        self.schedules = MemoryTable[str, bytes](cluster.now, cluster.call_later)
+        self.schedule_names = MemoryTable[str, str](cluster.now, cluster.call_later)
         self.leases = MemoryTable[str, str](cluster.now, cluster.call_later)
         self.listeners = Listeners()
         self._cluster = cluster
