@@ -13,6 +13,7 @@ from typing import Any, Generic, Literal, Protocol, TypedDict, TypeVar, Unpack, 
 from jetjobs._core.durations import format_duration
 from jetjobs._core.models import JobAddress, JobDescriptor, RunRecord, RunStatus
 from jetjobs._core.policy import JobPolicy
+from jetjobs._core.retention import describe_retention
 from jetjobs._core.triggers import AnyTrigger
 from jetjobs.context import JobContext
 from jetjobs.errors import AmbiguousHostError, JobsNotHosted, PayloadInvalidError
@@ -185,6 +186,7 @@ class Job(Generic[P, R]):
             payload_schema_digest=self.payload_schema_digest,
             takes_payload=self.takes_payload,
             triggers=triggers,
+            retention=None if policy.retention is None else describe_retention(policy.retention),
             version=version,
             host_id=host_id,
             digest=digest_of(said),

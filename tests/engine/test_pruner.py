@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from jetjobs._core import names
-from jetjobs._core.models import Body, JobAddress, Outgoing, RunKey, RunRecord, RunStatus, Trigger
+from jetjobs._core.models import Body, JobAddress, JobDescriptor, Outgoing, RunKey, RunRecord, RunStatus, Trigger
 from jetjobs._core.policy import JobRetention
-from jetjobs._core.retention import RetentionRules, record_ttl
+from jetjobs._core.retention import RetentionRules, describe_retention, record_ttl
 from jetjobs._engine.engine import Engine
 from jetjobs._engine.held import HeldRun, HeldRuns
 from jetjobs._engine.pruner import Pruner
@@ -116,6 +116,16 @@ async def test_ages_numbers_and_policies_of_jobs(upkeep: Upkeep):
     await upkeep.finished("older-other", timedelta(days=9), other)
     await upkeep.one_pass()
     assert await upkeep.ids() == ["new", "old-other", "skipped-now"]
+
+
+async def test_a_job_that_another_host_declared_goes_by_its_own_policy(upkeep: Upkeep):
+    other = JobAddress("reports", "yearly")
+    policy = describe_retention(JobRetention(finished="90d", max_per_job=8))
+    await upkeep.eyes.catalog.describe(JobDescriptor(*other, retention=policy, digest="d"))
+    for number in range(10):
+        await upkeep.finished(f"r{number}", timedelta(days=20 + number), other)
+    await upkeep.one_pass()
+    assert await upkeep.ids() == [f"r{number}" for number in range(8)]
 
 
 async def test_an_active_run_is_never_touched(upkeep: Upkeep):

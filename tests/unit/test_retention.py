@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jetjobs._core import wire
-from jetjobs._core.models import Body, ClaimCheck, JobAddress, LogLine, RunError, RunStatus, TriggerInfo
+from jetjobs._core.models import Body, ClaimCheck, JobAddress, JobDescriptor, LogLine, RunError, RunStatus, TriggerInfo
 from jetjobs._core.policy import JobRetention
 from jetjobs._core.retention import (
     Doomed,
@@ -21,7 +21,9 @@ from jetjobs._core.retention import (
     RetentionRules,
     Survey,
     counts,
+    describe_retention,
     promised,
+    read_retention,
     record_ttl,
     stub,
     ttl_left,
@@ -211,6 +213,28 @@ def test_when_the_next_record_is_due():
     survey.see(ended(timedelta(minutes=30), S.SKIPPED), 3, some.NOW)
     survey.see(ended(2 * DAY, key="k"), 4, some.NOW)
     assert survey.due_at == some.NOW + timedelta(minutes=30)
+
+
+def test_a_policy_travels_with_the_jobs_description():
+    policy = JobRetention(finished="90d", max_per_job=7, min_age=0)
+    described = JobDescriptor("billing", "other", retention=describe_retention(policy))
+    described = wire.unpack_descriptor(wire.pack_descriptor(described))
+    rules = RetentionRules(JobRetention(), {SEND: JobRetention(max_per_job=2)})
+    rules = rules.described([described, JobDescriptor(*SEND, retention=describe_retention(policy))])
+    assert rules.of(JobAddress("billing", "other")) == policy
+    assert rules.of(SEND).max_per_job == 2, "what is declared here counts here"
+    assert rules.of(JobAddress("billing", "third")) == JobRetention()
+
+
+@pytest.mark.parametrize(
+    "described", [None, {"max_per_job": 0}, {"finished_ms": -5}, {"keys": "x"}, {"keys_ms": 1 << 60}]
+)
+def test_a_description_that_makes_no_sense_is_none(described: dict[str, Any] | None):
+    assert read_retention(described) is None
+
+
+def test_what_a_description_leaves_out_is_the_default_and_more_is_ignored():
+    assert read_retention({"max_per_job": 3, "later": 1}) == JobRetention(max_per_job=3)
 
 
 # ------------------------------------------------------------------ properties

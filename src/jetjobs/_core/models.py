@@ -377,6 +377,7 @@ class JobDescriptor:
     payload_schema_digest: str | None = None
     takes_payload: bool = True
     triggers: tuple[Mapping[str, Any], ...] = ()
+    retention: Mapping[str, Any] | None = None
     version: str | None = None
     host_id: str | None = None
     updated_at: datetime | None = None

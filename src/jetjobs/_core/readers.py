@@ -235,7 +235,7 @@ read_descriptor: Final = Reader(
         **_all("module job description version host_id digest payload_schema_digest", str),
         **_all("max_concurrency max_attempts", int),
         **_all("takes_payload", bool),
-        **_all("payload_schema", dict),
+        **_all("payload_schema retention", dict),
         "v": (_DROPPED, int, None),
         "timeout_ms": ("timeout", int, _milliseconds),
         "triggers": ("triggers", list, _several(_map)),

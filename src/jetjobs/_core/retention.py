@@ -11,22 +11,24 @@ Records go by themselves too (`record_ttl`), a little later, so that a project w
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime, timedelta
 from enum import Enum, auto
 from heapq import heappush, heappushpop
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
-from jetjobs._core.models import JobAddress, RunError, RunKey, RunRecord, RunStatus, TriggerInfo
+from jetjobs._core.models import JobAddress, JobDescriptor, RunError, RunKey, RunRecord, RunStatus, TriggerInfo
 from jetjobs._core.policy import JobRetention
 from jetjobs._core.run_ids import is_fresh
+from jetjobs.errors import ConfigError
 
 TTL_SLACK: Final = timedelta(minutes=10)
 ORPHAN_AGE: Final = timedelta(hours=1)
 
 _LEAST_TTL: Final = timedelta(seconds=1)
 _MICROSECOND: Final = timedelta(microseconds=1)
+_MILLISECOND: Final = timedelta(milliseconds=1)
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _PROMISED_KINDS: Final = frozenset({"backfill", "child", "retry"})
 _STUB_FIELDS: Final = (
@@ -55,6 +57,37 @@ class RetentionRules:
     def of(self, address: JobAddress) -> JobRetention:
         """What counts for one job."""
         return self.by_job.get(address, self.default)
+
+    def described(self, jobs: Iterable[JobDescriptor]) -> RetentionRules:
+        """These rules, and those of jobs that other hosts declared."""
+        others = {job.address: rule for job in jobs if (rule := read_retention(job.retention)) is not None}
+        return RetentionRules(self.default, {**others, **self.by_job})
+
+
+def describe_retention(retention: JobRetention) -> Mapping[str, int]:
+    """The policy as a descriptor carries it, spans in milliseconds: whichever host prunes a job goes by the job's own.
+
+    >>> describe_retention(JobRetention())["skipped_ms"]
+    3600000
+    """
+    described: dict[str, int] = {}
+    for entry in fields(retention):
+        value: timedelta | int = getattr(retention, entry.name)
+        if isinstance(value, timedelta):
+            described[entry.name + "_ms"] = value // _MILLISECOND
+        else:
+            described[entry.name] = value
+    return described
+
+
+def read_retention(described: Mapping[str, Any] | None) -> JobRetention | None:
+    """The policy that a descriptor carries; `None` when it carries none, or none that can be understood."""
+    if described is None:
+        return None
+    try:
+        return JobRetention(**_values(described))
+    except (ConfigError, OverflowError):
+        return None
 
 
 class Doomed(NamedTuple):
@@ -237,3 +270,13 @@ def _doomed(record: RunRecord, revision: int, ended_at: datetime, fate: Fate) ->
         bodies_outside=outside and (is_fresh(record.run_id) or promised(record)),
         expires_at=record.expires_at,
     )
+
+
+def _values(described: Mapping[str, Any]) -> dict[str, Any]:
+    values: dict[str, Any] = {}
+    for entry in fields(JobRetention):
+        if type(milliseconds := described.get(entry.name + "_ms")) is int:
+            values[entry.name] = timedelta(milliseconds=milliseconds)
+        elif entry.name in described:
+            values[entry.name] = described[entry.name]
+    return values

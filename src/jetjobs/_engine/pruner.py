@@ -67,7 +67,8 @@ class Pruner:
         records, bodies = await engine.backend.runs.holding(), await engine.backend.payloads.holding()
         if self._nothing_to_do(records, bodies):
             return
-        work = _Pass(engine, self._rules, await self._named(), await self._suspects(bodies))
+        rules = self._rules.described(await engine.backend.catalog.jobs())
+        work = _Pass(engine, rules, await self._named(), await self._suspects(bodies))
         await work.run()
         did = work.deleted or work.shrunk or work.orphans
         rests = work.complete and self._saw_all and not did

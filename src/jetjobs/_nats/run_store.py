@@ -18,7 +18,7 @@ from jetjobs._core.models import JobAddress, RunKey, RunRecord
 from jetjobs._nats.bucket import EXPECT_NONE, WRITE_TIMEOUT, Bucket, write_headers
 from jetjobs._nats.contents import holding
 from jetjobs._nats.link import Link
-from jetjobs._nats.pages import Entry
+from jetjobs._nats.pages import EVERYTHING, Entry
 from jetjobs._ports import Holding, Stored
 from jetjobs.errors import PayloadInvalidError, WrongRevision
 
@@ -68,7 +68,8 @@ class NatsRunStore:
 
     async def scan(self, job: JobAddress | None = None, *, module: str | None = None) -> AsyncIterator[Stored]:
         """All records, or a module's or a job's; one that is written meanwhile may come twice."""
-        async with aclosing(self._bucket.pages(names.record_pattern(self._project, job, module))) as pages:
+        pattern = names.record_pattern(self._project, job, module) if job or module else EVERYTHING
+        async with aclosing(self._bucket.pages(pattern)) as pages:
             async for page in pages:
                 for stored in self._readable(page):
                     yield stored
