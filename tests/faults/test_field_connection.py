@@ -121,7 +121,7 @@ async def test_fifty_hosts_come_back_one_after_the_other(tmp_path: Path, project
         assert crowd.errors == []
         consumers = await consumers_made(server.url, project)
         await asyncio.to_thread(server.kill9)
-        await asyncio.sleep(4)  # the outage: every host has noticed, and tries again
+        await asyncio.sleep(7)  # the outage: every host has noticed, and tried again
         await asyncio.to_thread(server.start)
         begun = time.monotonic()
 
@@ -135,7 +135,8 @@ async def test_fifty_hosts_come_back_one_after_the_other(tmp_path: Path, project
         await asyncio.sleep(3)  # what they ask for after their return
         calls = (await monitor(port, "jsz"))["api"]["total"]
         show(f"back in {took:.1f} s, a second {dict(seconds)}, API calls a host {calls / crowd.size:.1f}")
-        assert max(seconds.values()) <= 0.7 * crowd.size
+        # 30 % is what the waits make of it; chance adds to that with so few.
+        assert max(seconds.values()) <= 0.55 * crowd.size
         assert calls <= 10 * crowd.size
         assert await consumers_made(server.url, project) == consumers
         assert (await monitor(port, "jsz"))["api"]["total"] > calls  # it does count

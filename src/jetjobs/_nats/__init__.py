@@ -13,6 +13,7 @@ from jetjobs._core import names
 from jetjobs._nats.broker import NatsBroker
 from jetjobs._nats.catalog import NatsCatalog
 from jetjobs._nats.connection import connect
+from jetjobs._nats.dial import LONGEST_WAIT
 from jetjobs._nats.event_source import NatsEventSource
 from jetjobs._nats.lifeline import NatsLifeline
 from jetjobs._nats.link import Link
@@ -43,7 +44,9 @@ async def open_backend(
     """
     names.check_project(project)
     settings = settings or ProvisionSettings()
-    connection = await connect(target, name=name)
+    # After an outage the others wait one ack wait for a run's owner: it must be back long before.
+    longest_wait = min(LONGEST_WAIT, settings.ack_wait.total_seconds() / 5)
+    connection = await connect(target, name=name, longest_wait=longest_wait)
     link = Link(connection, PipelinedWriter(connection))
     broker = NatsBroker(link, project, settings, clock=clock)
     events = NatsEventSource(link, project, broker.now, ack_wait=settings.ack_wait)

@@ -19,7 +19,7 @@ from nats.aio.client import Client
 from nats.aio.subscription import Subscription
 
 from jetjobs._clock import SystemClock
-from jetjobs._nats.dial import dial
+from jetjobs._nats.dial import LONGEST_WAIT, dial
 from jetjobs._nats.faults import permission_missing, permission_subject, redact, translate
 from jetjobs._nats.tuned import (
     Handler,
@@ -50,7 +50,7 @@ _PORTS: Final = {"nats": 4222, "tls": 4222, "ws": 80, "wss": 443}
 _NOBODY_THERE: Final = frozenset({errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT})
 
 
-async def connect(target: Target, *, name: str) -> Connection:
+async def connect(target: Target, *, name: str, longest_wait: float = LONGEST_WAIT) -> Connection:
     """An open connection to `target`: a URL (several with commas), nats-py connect options, or an open client.
 
     An open client stays its owner's: it is never closed here.
@@ -65,7 +65,7 @@ async def connect(target: Target, *, name: str) -> Connection:
         if not target.is_connected:
             raise BrokerUnavailable("the NATS client given is not connected")
         return Connection(target, owned=False)
-    return Connection(await dial(target, name=name), owned=True)
+    return Connection(await dial(target, name=name, longest_wait=longest_wait), owned=True)
 
 
 class Connection:

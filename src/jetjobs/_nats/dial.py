@@ -24,6 +24,7 @@ from jetjobs.errors import AccessDenied, BrokerUnavailable, ConfigError, JetJobs
 
 NEEDED: Final = "2.14"
 WITHIN: Final = 8.0
+LONGEST_WAIT: Final = 6.0
 
 # Ours, not the caller's: they decide what a lost answer means.
 _FIXED: Final[Mapping[str, Any]] = {
@@ -34,9 +35,12 @@ _FIXED: Final[Mapping[str, Any]] = {
 _DEFAULTS: Final[Mapping[str, Any]] = {"ping_interval": 10, "max_outstanding_pings": 2, "connect_timeout": 3}
 
 
-async def dial(target: str | Mapping[str, Any], *, name: str) -> Client:
-    """A connected client whose server is recent enough and has JetStream."""
-    options = _options(target, name)
+async def dial(target: str | Mapping[str, Any], *, name: str, longest_wait: float = LONGEST_WAIT) -> Client:
+    """A connected client whose server is recent enough and has JetStream.
+
+    `longest_wait` bounds the seconds between its tries to reconnect; each client has its own number of them.
+    """
+    options = _options(target, name, longest_wait)
     client = TunedClient()
     first = _FirstErrors(client, len(options["servers"]))
     try:
@@ -61,13 +65,13 @@ async def dial(target: str | Mapping[str, Any], *, name: str) -> Client:
     return client
 
 
-def _options(target: str | Mapping[str, Any], name: str) -> dict[str, Any]:
+def _options(target: str | Mapping[str, Any], name: str, longest_wait: float = LONGEST_WAIT) -> dict[str, Any]:
     given: dict[str, Any] = {"servers": target} if isinstance(target, str) else dict(target)
     servers = given.get("servers") or given.pop("url", None) or "nats://localhost:4222"
     if isinstance(servers, str):
         servers = [part.strip() for part in servers.split(",") if part.strip()]
-    # 100 hosts that lost the same broker must not come back in the same second.
-    waits = {"reconnect_time_wait": random.uniform(0.5, 2.5)}  # noqa: S311
+    # 100 hosts that lost the same broker must not come back in the same second: of 6 s, three in ten do.
+    waits = {"reconnect_time_wait": random.uniform(longest_wait / 4, longest_wait)}  # noqa: S311
     _add_tls(given)
     options = {"name": name, **_DEFAULTS, **waits, **given, **_FIXED, "servers": list(servers)}
     _check_credentials(options)
