@@ -170,6 +170,15 @@ def test_a_day_that_has_no_midnight() -> None:
     assert line.previous_before(chain[1], not_after=on_the_day + SECOND) == on_the_day
 
 
+def test_a_day_that_begins_at_one() -> None:
+    # In Cairo 30 April 2027. The search for Saturday goes on at 1:00 from there, past midnight.
+    line = cron_line("0 0 * * SAT", "Africa/Cairo")
+    assert texts(line.upcoming(at("2027-04-20T00:00Z"), 2)) == [
+        "2027-04-24T00:00:00+02:00",
+        "2027-05-08T00:00:00+03:00",
+    ]
+
+
 def test_the_day_apia_left_out() -> None:
     daily = cron_line("0 12 * * *", "Pacific/Apia")
     assert texts(daily.upcoming(at("2011-12-29T00:00Z"), 2)) == [
@@ -199,6 +208,35 @@ def test_instants_show_the_offset_and_its_name() -> None:
     assert found == found.astimezone(ZoneInfo("Europe/Paris"))
 
 
+@pytest.mark.parametrize(
+    "before, last",
+    [
+        ("2027-01-01T10:20Z", "2027-01-01T10:15Z"),
+        ("2027-01-01T10:15Z", "2027-01-01T10:10Z"),
+        ("2027-01-01T10:15:00.5Z", "2027-01-01T10:15Z"),
+        ("2027-01-01T10:00:00.000001Z", "2027-01-01T10:00Z"),
+        ("2027-01-01T00:00Z", "2026-12-31T23:15Z"),
+    ],
+)
+def test_the_last_one_before_any_instant(before: str, last: str) -> None:
+    assert cron_line("0,10,15 * * * *").previous_before(at(before)) == at(last)
+
+
+@pytest.mark.parametrize(
+    "field, values",
+    [
+        ("10/20", (10, 30, 50)),
+        ("10-40/20", (10, 30)),
+        ("*/20", (0, 20, 40)),
+        ("10", (10,)),
+        ("59/2,3", (3, 59)),
+        ("5-7,6", (5, 6, 7)),
+    ],
+)
+def test_what_a_field_allows(field: str, values: tuple[int, ...]) -> None:
+    assert cron_line(f"{field} * * * *").fields.minute.values == values
+
+
 @given(st.sampled_from(LINES), st.sampled_from(ZONES), moments(1999, 2060))
 def test_the_next_is_strictly_later_whole_seconds_and_soon_found(line: str, zone: str, start: datetime) -> None:
     began = time.process_time()
@@ -226,7 +264,6 @@ def test_without_changes_of_the_clocks_nothing_is_between(line: str, start: date
     assert asked.next_after(found - SECOND) == found
     assert asked.next_after(found - timedelta(microseconds=1)) == found
     before = asked.previous_before(found)
-    assert before is not None
     assert before <= start
     assert asked.next_after(before) == found
 

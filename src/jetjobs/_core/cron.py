@@ -30,7 +30,6 @@ _LONGEST: Final = (31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
 _SHAPE: Final = "write 5 fields (minute hour day month weekday) or 6 fields (second first)"
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _SECOND: Final = timedelta(seconds=1)
-_FARTHEST: Final = 40 * 366 * 86_400  # how far back a firing is looked for: past the gap of 29 Februaries of 2100
 _UNITS: Final = (1, 60, 3600, 86_400)
 
 
@@ -74,7 +73,7 @@ class CronLine:
         found = following(self.fields, self.zone, _second(instant))
         return None if found is None else self._shown(found)
 
-    def previous_before(self, instant: datetime, *, not_after: datetime | None = None) -> datetime | None:
+    def previous_before(self, instant: datetime, *, not_after: datetime | None = None) -> datetime:
         """The last firing, strictly earlier; before `Nats-Schedule-Next` it is the occurrence of that tick.
 
         `not_after` (the tick's own timestamp) decides between two that have the same next one, which happens
@@ -86,8 +85,7 @@ class CronLine:
         end = _second(instant, up=True)
         if not_after is not None:
             end = min(end, _second(not_after) + 1)
-        found = self._last_before(end)
-        return None if found is None else self._shown(found)
+        return self._shown(self._last_before(end))
 
     def upcoming(self, start: datetime, n: int) -> list[datetime]:
         """The next n firings after `start`, fewer when the line ends.
@@ -105,15 +103,14 @@ class CronLine:
             yield self._shown(at)
             at = following(self.fields, self.zone, at)
 
-    def _last_before(self, end: int) -> int | None:
+    def _last_before(self, end: int) -> int:
         guess = self._guess(end)
         if guess is not None:
             return guess
-        # The last start from which a firing before `end` is found: double the distance, then halve the doubt.
+        # The last start from which a firing before `end` is found: double the distance, then halve the doubt. There
+        # is one within eight years: no line is rarer than the 29th of February.
         near, far = 1, 2
         while (found := following(self.fields, self.zone, end - far)) is None or found >= end:
-            if far > _FARTHEST:
-                return None
             near, far = far, far * 2
         best = found
         while far - near > 1:
