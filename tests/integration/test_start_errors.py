@@ -177,7 +177,7 @@ class TestAddress:
     async def test_somebody_who_never_answers(self, doors: Doors):
         """B129: a black hole."""
         with black_hole() as url:
-            await doors.all_refuse({"servers": url}, BrokerUnavailable, url.removeprefix("nats://"))
+            await doors.all_refuse({"servers": url}, BrokerUnavailable, url.removeprefix("nats://"), "no answer")
 
     async def test_four_black_holes_take_no_longer_than_ten_seconds(self, doors: Doors):
         with black_hole() as one, black_hole() as two, black_hole() as three, black_hole() as four:

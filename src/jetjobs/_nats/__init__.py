@@ -40,7 +40,7 @@ async def open_backend(
     `clock` is this machine's, which broker time is measured against.
 
     Raises:
-        BrokerUnavailable, AccessDenied, ServerTooOld, JetStreamDisabled: within 8 s.
+        BrokerUnavailable, AccessDenied, ServerTooOld, JetStreamDisabled: within 8 s at most.
     """
     names.check_project(project)
     settings = settings or ProvisionSettings()
