@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from jetjobs._core.cron import cron_line
 from jetjobs._core.triggers import check_zone
 
 DAY = timedelta(days=1)
@@ -65,7 +66,8 @@ def private_zones(folder: Path, zones: Iterable[PrivateZone]) -> Generator[Path]
         yield folder
     finally:
         zoneinfo.reset_tzpath(kept)
-        zoneinfo.ZoneInfo.clear_cache()
+        zoneinfo.ZoneInfo.clear_cache()  # the next test may give these names other rules
+        cron_line.cache_clear()
 
 
 def _hours(span: timedelta) -> str:
