@@ -51,6 +51,8 @@ class NatsBroker:
         self._project = project
         self._clock = clock or SystemClock()
         self._offset = timedelta(0)
+        # Broker time when the monotonic clock stood at zero: a wall clock set meanwhile moves nothing.
+        self._epoch = self._clock.now() - timedelta(seconds=self._clock.monotonic())
         self._stream = names.stream(project)
         self._provisioner = Provisioner(link, project, settings or ProvisionSettings())
         self._pull = ContinuousPull(link, self._stream)
@@ -66,8 +68,8 @@ class NatsBroker:
     # -- time
 
     def now(self) -> datetime:
-        """Broker time: the local clock corrected by the offset last measured."""
-        return self._clock.now() + self._offset
+        """Broker time as last measured, carried on by the monotonic clock."""
+        return self._epoch + timedelta(seconds=self._clock.monotonic())
 
     @property
     def clock_offset(self) -> timedelta:
@@ -87,12 +89,14 @@ class NatsBroker:
         """Measure the offset again; of a few slow answers the quickest counts."""
         best: timedelta | None = None
         for _ in range(_CLOCK_TRIES):
-            before = self._clock.now()
+            before = self._clock.monotonic()
             answer = await self._link.api(f"STREAM.INFO.{self._stream}")
-            took = self._clock.now() - before
+            after = self._clock.monotonic()
+            took = timedelta(seconds=after - before)
             if best is None or took < best:
                 best = took
-                self._offset = datetime.fromisoformat(answer["ts"]) - (before + took / 2)
+                self._epoch = datetime.fromisoformat(answer["ts"]) - timedelta(seconds=(before + after) / 2)
+                self._offset = self.now() - self._clock.now()
             if best <= _PRECISE:
                 break
         if abs(self._offset) > _CLOCK_TOLERANCE:
