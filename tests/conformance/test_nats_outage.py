@@ -94,6 +94,6 @@ async def test_a_project_nobody_prepared_is_told_apart_from_one_without_runs(own
             with pytest.raises(BrokerUnavailable, match="No host has prepared this project"):
                 await call()
         with pytest.raises(PayloadInvalidError, match="gone"):
-            await backend.payloads.get(ClaimCheck("jetjobs.x.payload.r.in.x", 1, 1, "00"))
+            await backend.payloads.get(ClaimCheck(f"jetjobs.{project}.payload.r.in.x", 1, 1, "0" * 64))
     finally:
         await backend.close()

@@ -89,7 +89,7 @@ class Hosts:
         record, now = self._records.by_number[number], LATE if stale else NOW
         action = self._setup.decide(record, trigger, known, rules=self._rules[i], now=now)
         if isinstance(action, delivery.Ask):
-            told = replace(known, owner_holds=holds)
+            told = known._replace(owner_holds=holds)
             action = self._setup.decide(record, trigger, told, rules=self._rules[i], now=now)
         match action:
             case delivery.Write(written, then):

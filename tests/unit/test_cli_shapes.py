@@ -17,7 +17,7 @@ SUMMARY = {
     "start_deadline", "expires_at", "started_at", "finished_at", "heartbeat_at", "retry_at",
 }  # fmt: skip
 WHOLE = SUMMARY | {
-    "version", "starts", "snoozes", "interruptions", "event_subject", "payload", "result", "progress", "logs",
+    "version", "stub", "starts", "snoozes", "interruptions", "event_subject", "payload", "result", "progress", "logs",
     "attempts",
 }  # fmt: skip
 

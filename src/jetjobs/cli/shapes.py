@@ -57,6 +57,7 @@ def run_document(record: RunRecord) -> dict[str, Any]:
     return {
         **run_summary(record),
         "version": record.version,
+        "stub": record.stub,
         "starts": record.starts,
         "snoozes": record.snoozes,
         "interruptions": record.interruptions,
