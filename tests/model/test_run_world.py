@@ -91,11 +91,11 @@ def no_limit(record: RunRecord | None, trigger: Trigger, known: Situation) -> tu
 
 
 def no_ask(record: RunRecord | None, trigger: Trigger, known: Situation) -> tuple[Any, Any, Any]:
-    return record, trigger, replace(known, owner_holds=False)
+    return record, trigger, known._replace(owner_holds=False)
 
 
 def no_grace(record: RunRecord | None, trigger: Trigger, known: Situation) -> tuple[Any, Any, Any]:
-    return record, trigger, replace(known, since_connected=timedelta(1))
+    return record, trigger, known._replace(since_connected=timedelta(1))
 
 
 FREED = "slot freed under a live handler"
