@@ -375,8 +375,8 @@ class EventSource(Protocol):
     async def subscribe(self, subject: str, group: str, on_event: Callable[[Event], None]) -> EventSubscription:
         """Hear what is published on a subject (wildcards allowed) from now on, at most once.
 
-        Of the members of a group one hears each event. Survives reconnects; what passes by meanwhile is lost. `on_event`
-        must neither block nor await.
+        Of the members of a group one hears each event. Survives reconnects; what passes by meanwhile is lost.
+        `on_event` must neither block nor await.
 
         Raises:
             PermissionMissing: this user may not hear the subject.
@@ -387,9 +387,9 @@ class EventSource(Protocol):
         """Begin to take the events of a stream on a subject, none before `allow`; each until it is acked.
 
         `durable` names who shares them and remembers what was acked. Made here, it begins with what is stored from
-        now on; if another durable of the same job takes the same subject (its filter was another one), where that
-        one got to. A work-queue stream gives all it holds. It is made again when somebody removes it, and removed by
-        nobody here. Survives reconnects.
+        the first call on, even if that call found no stream; if another durable of the same job takes the same subject
+        (its filter was another one), where that one got to. A work-queue stream gives all it holds. It is made again
+        when somebody removes it, and removed by nobody here. Survives reconnects.
 
         Raises:
             BrokerError: there is no such stream (yet); names it.

@@ -118,6 +118,20 @@ class TestConsuming:
         with pytest.raises(BrokerError, match=outside.stream):
             await events.consume(outside.stream, f"{outside.prefix}.paid", "d", Takings(world))
 
+    async def test_one_that_is_made_later_owes_what_came_since_the_first_call(
+        self, events: EventSource, outside: Outside, world: World
+    ):
+        taken = Takings(world)
+        with pytest.raises(BrokerError):
+            await events.consume(outside.stream, f"{outside.prefix}.paid", "d", taken)
+        await outside.add_stream()
+        await outside.publish("paid", b"1")
+        await world.elapse(0.5)
+        (await events.consume(outside.stream, f"{outside.prefix}.paid", "d", taken)).allow(5)
+        await outside.publish("paid", b"2")
+        await taken.reach(2)
+        assert [delivery.message.sequence for delivery in taken.deliveries] == [1, 2]
+
     async def test_it_takes_what_is_stored_from_now_on_and_as_allowed(
         self, events: EventSource, outside: Outside, world: World
     ):

@@ -110,6 +110,15 @@ class TestCore:
         scene.publish("orders.paid", body(n=2), {"Nats-Msg-Id": "o-1"})
         assert await scene.runs(1) == [first]
 
+    async def test_an_id_that_waits_is_stored_once(self, scene: Scene):
+        for _ in range(2):
+            _, ports = await scene.host(OnEvent("orders.*"))
+            ports.fail("runs.create", when="hang", times=None)
+        for number in range(6):
+            scene.publish("orders.paid", body(n=number), {"Nats-Msg-Id": "o-1"})
+            await scene.world.clock.settle()
+        assert scene.written == 1
+
     async def test_a_filtered_event_writes_nothing(self, scene: Scene):
         host, ports = await scene.host(OnEvent("orders.*", filter=LARGE))
         stores, before = ports.calls["broker.store"], scene.written

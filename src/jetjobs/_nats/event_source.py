@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import suppress
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Any, Final
@@ -16,8 +17,8 @@ import structlog
 from nats import errors as nats_errors
 from nats.aio.subscription import Subscription
 
+from jetjobs._core import names
 from jetjobs._core.events import Event
-from jetjobs._nats.connection import Connection
 from jetjobs._nats.faults import (
     CONSUMER_EXISTS,
     STREAM_NOT_FOUND,
@@ -25,12 +26,12 @@ from jetjobs._nats.faults import (
     NotFound,
     Refused,
     permission_missing,
-    translate,
 )
 from jetjobs._nats.inbound import Inbound
 from jetjobs._nats.link import Link
 from jetjobs._nats.provision import nanoseconds
 from jetjobs._nats.pull import ContinuousPull, Share
+from jetjobs._nats.tuned import end_interest
 from jetjobs._ports import Delivery, OnDelivery
 from jetjobs.errors import BrokerError, StreamMismatch
 
@@ -39,7 +40,6 @@ _log = structlog.get_logger("jetjobs.nats")
 MAX_ACK_PENDING: Final = 256  # over all hosts
 PROJECT_KEY: Final = "jetjobs-project"
 
-_FLUSH_WITHIN: Final = 5.0
 _LOOK_AGAIN: Final = 4.0
 _SLACK: Final = timedelta(milliseconds=250)  # how wrong the measured offset of the broker's clock may be
 _NOT_UNIQUE: Final = frozenset({10099, 10100})
@@ -51,15 +51,15 @@ Config = dict[str, Any]
 class NatsSubscription:
     """One member of a queue group; implements `_ports.EventSubscription`."""
 
-    def __init__(self, connection: Connection, sub: Subscription) -> None:
-        self._connection = connection
+    def __init__(self, source: NatsEventSource, sub: Subscription) -> None:
+        self._source = source
         self._sub: Subscription | None = sub
 
     async def stop(self) -> None:
         """Leave the group once what the server had sent was heard."""
         sub, self._sub = self._sub, None
         if sub is not None:
-            await self._connection.drain(sub)
+            await self._source.leave(sub)
 
 
 class NatsEventSource:
@@ -71,6 +71,7 @@ class NatsEventSource:
         self._now = now
         self._ack_wait = ack_wait
         self._pulls: dict[str, ContinuousPull] = {}
+        self._asked_at: dict[str, datetime] = {}
 
     async def subscribe(self, subject: str, group: str, on_event: Callable[[Event], None]) -> NatsSubscription:
         """Hear what is published on a subject from now on, sharing with the group."""
@@ -83,24 +84,40 @@ class NatsEventSource:
         forget = connection.on_refusal(lambda kind, what: refused.append(what) if kind == "subscription" else None)
         try:
             sub = await connection.listen(subject, heard, queue=group)
-            await self._flush(subject)  # the server answers in order: a refusal comes before this does
+            await self._round_trip()  # a refusal comes before the answer
         finally:
             forget()
         if subject.lower() in refused:
-            await connection.forget(sub)
+            connection.abandon(sub)
             raise permission_missing("subscription", subject)
-        return NatsSubscription(connection, sub)
+        return NatsSubscription(self, sub)
 
-    async def _flush(self, subject: str) -> None:
+    async def leave(self, sub: Subscription) -> None:
+        """End a subscription once everything the server had sent for it was heard."""
+        connection = self._link.connection
         try:
-            async with asyncio.timeout(_FLUSH_WITHIN):
-                await self._link.connection.client.flush(int(_FLUSH_WITHIN))
-        except (nats_errors.Error, OSError) as failure:
-            raise translate(failure, f"subscribing to {subject!r}") from failure
+            if connection.is_connected:
+                await end_interest(connection.client, sub)
+                await self._round_trip()
+        except (BrokerError, nats_errors.Error) as failure:
+            _log.info("subscription not ended cleanly", subject=sub.subject, error=str(failure))
+        finally:
+            connection.abandon(sub)
+
+    async def _round_trip(self) -> None:
+        """Return when the server has done everything sent before.
+
+        Not nats-py's `flush`: its PING overtakes the commands that still wait for the socket, and an event that came
+        after it would be dropped.
+        """
+        with suppress(NotFound):  # an answer too
+            await self._link.api(f"STREAM.INFO.{names.stream(self._project)}")
 
     async def consume(self, stream: str, subject: str, durable: str, on_delivery: OnDelivery) -> Share:
         """Begin to take the events of a stream on a subject, none before `allow`."""
-        kept = _Durable(self, stream, subject, name=durable, since=self._now() - _SLACK)
+        # Since it was asked for, not since the stream is there: what comes between is owed too.
+        since = self._asked_at.setdefault(durable, self._now() - _SLACK)
+        kept = _Durable(self, stream, subject, name=durable, since=since)
         await kept.ensure()
         if stream not in self._pulls:
             self._pulls[stream] = ContinuousPull(self._link, stream)

@@ -4,6 +4,7 @@
   TLS where it was asked for.
 * `hook`, `unhook`: hear connection events of a client somebody else opened.
 * `drop_unsent`: commands not yet on the wire die with their connection, instead of going out on the next one.
+* `end_interest`: the server's half of an unsubscribe, so that ours can wait for what is under way.
 * `listen`: a subscription whose handler runs in the read loop, without queue and task between.
 * `read_any_bytes`: subjects that are no text don't end the read loop of a client somebody else opened.
 * `publish_now`: nats-py's `publish`, quicker and without await.
@@ -168,6 +169,11 @@ def drop_unsent(client: Client) -> None:
 def drop_subscription(client: Client, sub: Subscription) -> None:
     """Forget a subscription without telling the server: a reconnect won't replay it."""
     client._remove_sub(sub._id)
+
+
+async def end_interest(client: Client, sub: Subscription) -> None:
+    """Tell the server that no more is wanted, and go on hearing what it has sent until `drop_subscription`."""
+    await client._send_unsubscribe(sub._id)
 
 
 def publish_now(client: Client, subject: str, data: bytes, *, reply: str, headers: Headers | None) -> None:

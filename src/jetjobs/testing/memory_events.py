@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from itertools import count
+from dataclasses import dataclass
+from datetime import datetime
 from typing import TYPE_CHECKING
 
 from jetjobs._core.events import Event
@@ -32,25 +32,51 @@ class Listener:
     on_event: Callable[[Event], None]
 
 
-@dataclass
 class _EventStream:
     """A user's stream. Every durable has a copy of what it is owed, because an ack takes nothing from the others."""
 
-    subjects: tuple[str, ...]
-    numbers: count[int] = field(default_factory=lambda: count(1))
-    durables: dict[str, tuple[MemoryStream, MemoryConsumer]] = field(
-        default_factory=dict[str, "tuple[MemoryStream, MemoryConsumer]"]
-    )
+    def __init__(self, cluster: MemoryCluster, subjects: tuple[str, ...]) -> None:
+        self._cluster = cluster
+        self._subjects = subjects
+        self._kept: list[tuple[datetime, Outgoing]] = []
+        self._durables: dict[str, tuple[MemoryStream, MemoryConsumer]] = {}
+        self._storing_at = cluster.now()
 
     def takes(self, subject: str) -> bool:
-        return any(subject_matches(pattern, subject) for pattern in self.subjects)
+        return any(subject_matches(pattern, subject) for pattern in self._subjects)
 
     def append(self, message: Outgoing) -> None:
-        sequence = next(self.numbers)
-        for owed, _ in self.durables.values():
-            if owed.takes(message.subject):
-                owed.last_sequence = sequence - 1
-                owed.store(message)
+        self._kept.append((self._cluster.now(), message))
+        for owed, _ in self._durables.values():
+            self._owe(owed, len(self._kept))
+
+    def durable(self, subject: str, name: str, since: datetime) -> MemoryConsumer:
+        if name not in self._durables:
+            cluster = self._cluster
+            owed = MemoryStream(subjects=(subject,), now=lambda: self._storing_at, call_later=cluster.call_later)
+            for sequence, (at, _) in enumerate(self._kept, 1):
+                if at >= since:
+                    self._owe(owed, sequence)
+            consumer = MemoryConsumer(
+                owed,
+                filters=(subject,),
+                max_ack_pending=_MAX_ACK_PENDING,
+                ack_wait=cluster.ack_wait.total_seconds(),
+                call_later=cluster.call_later,
+            )
+            self._durables[name] = (owed, consumer)
+        return self._durables[name][1]
+
+    def serve(self) -> None:
+        for _, consumer in self._durables.values():
+            consumer.serve()
+
+    def _owe(self, owed: MemoryStream, sequence: int) -> None:
+        """Put a message into a durable's copy, with the place and time it has in the stream."""
+        at, message = self._kept[sequence - 1]
+        if owed.takes(message.subject):
+            self._storing_at, owed.last_sequence = at, sequence - 1
+            owed.store(message)
 
 
 class MemoryEvents:
@@ -61,10 +87,11 @@ class MemoryEvents:
         self._cluster = cluster
         self._groups: dict[tuple[str, str], list[Listener]] = {}
         self._streams: dict[str, _EventStream] = {}
+        self._asked_at: dict[str, datetime] = {}
 
     def add_stream(self, name: str, *subjects: str) -> None:
         """Have a stream keep what is published on its subjects from now on."""
-        self._streams.setdefault(name, _EventStream(subjects))
+        self._streams.setdefault(name, _EventStream(self._cluster, subjects))
 
     def publish(self, subject: str, data: bytes = b"", headers: Mapping[str, str] = NOTHING) -> None:
         """Publish as another service does; lost to everybody while the broker is away."""
@@ -96,21 +123,11 @@ class MemoryEvents:
     def durable(self, stream: str, subject: str, name: str) -> MemoryConsumer:
         """A durable of a stream, made if it isn't there."""
         self.check(subject)
+        since = self._asked_at.setdefault(name, self._cluster.now())
         found = self._streams.get(stream)
         if found is None:
             raise BrokerError(f'there is no stream "{stream}" to take "{subject}" from')
-        if name not in found.durables:
-            cluster = self._cluster
-            owed = MemoryStream(subjects=(subject,), now=cluster.now, call_later=cluster.call_later)
-            consumer = MemoryConsumer(
-                owed,
-                filters=(subject,),
-                max_ack_pending=_MAX_ACK_PENDING,
-                ack_wait=cluster.ack_wait.total_seconds(),
-                call_later=cluster.call_later,
-            )
-            found.durables[name] = (owed, consumer)
-        return found.durables[name][1]
+        return found.durable(subject, name, since)
 
     def check(self, subject: str) -> None:
         """Refuse what is forbidden."""
@@ -120,5 +137,4 @@ class MemoryEvents:
     def serve(self) -> None:
         """Hand out what waits for somebody to pull."""
         for stream in self._streams.values():
-            for _, consumer in stream.durables.values():
-                consumer.serve()
+            stream.serve()
