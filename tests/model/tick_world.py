@@ -73,7 +73,9 @@ class TickWorld:
         if schedule.live:
             return "a run that never ends for its schedule"
         if self._setup.op == "edit":
-            return None if schedule.counters.decided >= w.stopped else "an occurrence vanished"
+            # All of the old line up to the edit, and each second instant after the new message was stored.
+            least = w.stopped + ((w.t - w.fires.at) // 2 if w.fires else 0)
+            return None if schedule.counters.decided >= least else "an occurrence vanished"
         fell_away = w.back - w.stopped if w.back else (w.t - w.stopped if w.op else 0)
         if schedule.counters.decided != w.t - fell_away:
             return "an occurrence vanished, or was counted twice"
