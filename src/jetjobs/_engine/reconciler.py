@@ -24,7 +24,7 @@ no live host has are made DISABLED after a week in which nobody decided what was
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
 
@@ -176,7 +176,9 @@ class Reconciler:
                 job_lives=str(found.address) in hosts.jobs,
             ):
                 return
-            written = await self._schedules.write(stored, Decision(delete(found, backend.broker.now())))
+            # Signed: an older release that starts again must not wake what this one removed.
+            gone = replace(delete(found, backend.broker.now()), version=self._me.version, declared_by=self._me.host_id)
+            written = await self._schedules.write(stored, Decision(gone))
             if written is not None:
                 log.info("schedule_removed", schedule=found.name)
                 await self._schedules.mend(written.schedule)

@@ -33,6 +33,7 @@ def main() -> int:
     host = JobHost(
         modules,
         project=os.environ["PROJECT"],
+        version=os.environ.get("VERSION"),
         nats={"servers": os.environ["SERVER"], "reconnect_time_wait": 0.1, "connect_timeout": 1},
     )
     watch = threading.Thread(target=_report_health, args=(host,), daemon=True)
