@@ -8,6 +8,7 @@ import os
 import secrets
 import signal
 import socket
+from contextlib import suppress
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, Self
@@ -32,7 +33,7 @@ from jetjobs.config import (
     resolve_project,
     resolve_switches,
 )
-from jetjobs.errors import DuplicateJobError, HostError
+from jetjobs.errors import BrokerError, DuplicateJobError, HostError
 from jetjobs.module import Module
 
 if TYPE_CHECKING:
@@ -137,6 +138,9 @@ class JobHost:
             await hosting.prepare(update=True)
             await hosting.start()
         except BaseException:
+            if self._hosting is not None:
+                with suppress(BrokerError):
+                    await self._hosting.close()
             await self._let_go()
             raise
 
