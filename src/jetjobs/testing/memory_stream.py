@@ -1,4 +1,4 @@
-"""A work-queue stream in memory: sequences, compare-and-set, last by subject, `@at` schedules.
+"""A work-queue stream in memory: sequences, compare-and-set, last by subject, schedules.
 
 It does what nats-server was seen to do, as far as jetjobs relies on it; the conformance suite holds the two together.
 """
@@ -13,6 +13,7 @@ from datetime import datetime
 from jetjobs._clock import Timer
 from jetjobs._core.models import Message, Outgoing
 from jetjobs.errors import BrokerError, WrongRevision
+from jetjobs.testing.memory_rhythm import first_due, next_due
 
 # The server's timer has a floor: what is due sooner, or was due long ago, fires after this many seconds.
 _SCHEDULE_FLOOR = 0.25
@@ -141,15 +142,7 @@ class MemoryStream:
         target = message.headers.get("Nats-Schedule-Target", "")
         if not target or target == message.subject or _has_wildcard(target) or not self.takes(target):
             raise BrokerError(f"message schedules target is invalid: {target!r} (10190)")
-        if not line.startswith("@at "):
-            raise BrokerError(f"the broker in memory fires '@at <instant>' only, not {line!r}")
-        try:
-            due = datetime.fromisoformat(line.removeprefix("@at "))
-        except ValueError:
-            due = None
-        if due is None or due.tzinfo is None:
-            raise BrokerError(f"message schedules pattern is invalid: {line!r} (10189)")
-        return due
+        return first_due(message.headers, self._now())
 
     def _arm(self, message: Message, due: datetime) -> None:
         seconds = max((due - self._now()).total_seconds(), _SCHEDULE_FLOOR)
@@ -161,16 +154,20 @@ class MemoryStream:
         if self._now() < due:  # the broker's clock was set back meanwhile
             self._arm(schedule, due)
             return
-        headers = fired_headers(schedule)
         target = schedule.headers["Nats-Schedule-Target"]
-        self.remove(schedule.sequence)
-        self._append(Outgoing(target, headers, schedule.data))
+        upcoming = next_due(schedule.headers, due, self._now())
+        if upcoming is None:
+            self.remove(schedule.sequence)
+        else:
+            self._arm(schedule, upcoming)
+        self._append(Outgoing(target, fired_headers(schedule, upcoming), schedule.data))
 
 
-def fired_headers(schedule: Message) -> Mapping[str, str]:
-    """The headers of the message that an `@at` schedule becomes."""
+def fired_headers(schedule: Message, upcoming: datetime | None) -> Mapping[str, str]:
+    """The headers of the message that a schedule becomes; `upcoming` is when it fires again, if it does."""
     kept = {name: value for name, value in schedule.headers.items() if not name.startswith(_STRIPPED)}
-    return kept | {"Nats-Scheduler": schedule.subject, "Nats-Schedule-Next": "purge"}
+    then = "purge" if upcoming is None else upcoming.isoformat(timespec="seconds")
+    return kept | {"Nats-Scheduler": schedule.subject, "Nats-Schedule-Next": then}
 
 
 def delivered(message: Message, num_delivered: int) -> Message:
