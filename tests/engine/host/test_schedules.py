@@ -1,0 +1,303 @@
+"""A host's schedules over ports that fail, with a clock that moves when told: every occurrence comes to one end."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from jetjobs import Cron, Every, HostSettings, JobContext, JobHost, Module
+from jetjobs._core import names
+from jetjobs._core.models import JobAddress, RunStatus
+from jetjobs._core.schedule_record import ScheduleRecord, ScheduleState
+from jetjobs._core.schedules import pause, resume
+from jetjobs._core.triggers import schedule_id
+from jetjobs.testing import FailingBackend, ManualClock, MemoryCluster, memory_backend
+
+JOB = JobAddress("m", "j")
+SETTINGS = HostSettings(ack_wait=3, heartbeat_every=1, lost_after=10, upkeep_every=30)
+
+
+class Scene:
+    """Hosts of one project in memory, and when their job was called for which occurrence."""
+
+    def __init__(self) -> None:
+        self.clock = ManualClock()
+        self.cluster = MemoryCluster(self.clock, ack_wait=timedelta(seconds=3))
+        self.ports = memory_backend(self.cluster)
+        self.hosts: list[JobHost] = []
+        self.calls: list[tuple[float, float]] = []
+        self.takes = 0.0
+        self.live = 0
+        self.most_live = 0
+
+    async def _call(self, ctx: JobContext[Any]) -> None:
+        due = ctx.trigger.scheduled_for
+        assert due is not None
+        self.calls.append((due.timestamp(), self.clock.now().timestamp()))
+        self.live += 1
+        self.most_live = max(self.most_live, self.live)
+        try:
+            await self.clock.sleep(self.takes)
+        finally:
+            self.live -= 1
+
+    async def host(self, *triggers: Cron | Every, at_once: int = 2, attempts: int = 1) -> FailingBackend:
+        module = Module("m")
+        module.expose_job("j", self._call, triggers=triggers, max_concurrency=at_once, max_attempts=attempts)
+        ports = FailingBackend(memory_backend(self.cluster))
+        host = JobHost([module], backend=ports, settings=SETTINGS, clock=self.clock)
+        await self._driven(host.start())
+        self.hosts.append(host)
+        return ports
+
+    async def _driven(self, coroutine: Any) -> Any:
+        task = asyncio.ensure_future(coroutine)
+        for _ in range(2000):
+            if task.done():
+                break
+            await self.clock.advance(0.02)
+        return await task
+
+    async def pass_by(self, seconds: float) -> None:
+        for _ in range(round(seconds / 0.25)):
+            await self.clock.advance(0.25)
+
+    async def stop(self) -> None:
+        await self._driven(self.hosts.pop().close())
+
+    async def record(self, name: str = "every") -> ScheduleRecord:
+        stored = await self._driven(self.ports.schedules.get(schedule_id(JOB, name)))
+        assert stored is not None
+        return stored.schedule
+
+    async def edit(self, how: Any, name: str = "every") -> None:
+        stored = await self._driven(self.ports.schedules.get(schedule_id(JOB, name)))
+        assert stored is not None
+        await self._driven(self.ports.schedules.update(how(stored.schedule, self.cluster.now()), stored.revision))
+
+    async def has_message(self, name: str = "every") -> bool:
+        subject = names.schedule_subject("test", JOB, schedule_id(JOB, name))
+        return await self._driven(self.ports.broker.last(subject)) is not None
+
+    async def messages(self) -> int:
+        return len(self.cluster.project("test").stream)
+
+    @property
+    def due(self) -> list[float]:
+        return [due for due, _ in self.calls]
+
+    async def close(self) -> None:
+        while self.hosts:
+            await self.stop()
+
+
+@pytest.fixture
+async def scene() -> AsyncIterator[Scene]:
+    made = Scene()
+    yield made
+    await made.close()
+
+
+def _steady(due: list[float], step: float) -> bool:
+    return due == [due[0] + n * step for n in range(len(due))]
+
+
+async def test_each_tick_is_one_run_and_leaves_nothing(scene: Scene):
+    await scene.host(Every("10s"), Cron("*/20 * * * * *"))
+    await scene.pass_by(65)
+    found = await scene.record()
+    assert found.counters.runs == 6
+    assert (await scene.record("cron")).counters.runs >= 3
+    assert not found.live
+    assert await scene.messages() == 2  # the schedules themselves
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize(
+    "method",
+    ["schedules.get", "schedules.update", "broker.store", "broker.last", "runs.create", "runs.update", "runs.get"],
+)
+@pytest.mark.parametrize("skip", [0, 3])
+async def test_a_failing_call_costs_no_occurrence_and_doubles_none(scene: Scene, method: str, when: Any, skip: int):
+    ports = await scene.host(Every("5s", overlap="queue"))
+    scene.takes = 1.0
+    await scene.pass_by(7)
+    failure = ports.fail(method, when=when, times=3, skip=skip)
+    await scene.pass_by(65)
+    assert failure.hits or method in {"broker.store", "broker.last", "runs.get"}
+    assert _steady(scene.due, 5)
+    assert len(scene.due) >= 12
+    found = await scene.record()
+    assert found.counters.runs == found.counters.decided
+    assert found.last_occurrence is not None
+    assert found.counters.decided == round(found.last_occurrence.timestamp() - scene.due[0]) // 5 + 1
+
+
+@pytest.mark.parametrize("method", ["schedules.create", "broker.store", "schedules.update"])
+async def test_an_answer_lost_at_the_start_is_looked_up(scene: Scene, method: str):
+    ports = FailingBackend(memory_backend(scene.cluster))
+    ports.fail(method, when="after")
+    module = Module("m")
+    module.expose_job("j", scene._call, triggers=[Every("5s")])
+    host = JobHost([module], backend=ports, settings=SETTINGS, clock=scene.clock)
+    await scene._driven(host.start())
+    scene.hosts.append(host)
+    await scene.pass_by(21)
+    assert _steady(scene.due, 5)
+    assert len(scene.due) >= 3
+
+
+async def test_the_broker_away_means_one_catch_up(scene: Scene):
+    await scene.host(Every("5s"))
+    await scene.pass_by(12)
+    scene.cluster.stop()
+    await scene.pass_by(60)
+    scene.cluster.start()
+    await scene.pass_by(21)
+    assert len(set(scene.due)) == len(scene.due)
+    gaps = [later - earlier for earlier, later in zip(scene.due, scene.due[1:], strict=False) if later - earlier > 6]
+    assert len(gaps) == 1
+    counters = (await scene.record()).counters
+    assert counters.coalesced >= 10
+    assert counters.decided == round(scene.due[-1] - scene.due[0]) // 5 + 1
+
+
+async def test_a_slow_job_skips_and_never_overlaps(scene: Scene):
+    scene.takes = 12.0
+    for _ in range(2):
+        await scene.host(Every("5s"), at_once=3)
+    await scene.pass_by(100)
+    assert scene.most_live == 1
+    found = await scene.record()
+    assert found.counters.overlap_skips >= 9
+    assert found.counters.runs >= 5
+    assert await scene.messages() <= 4
+
+
+async def test_at_most_so_many_run_at_once_when_they_may_overlap(scene: Scene):
+    scene.takes = 22.0
+    await scene.host(Every("5s", overlap="allow", max_instances=3), at_once=5)
+    await scene.pass_by(100)
+    assert scene.most_live == 3
+
+
+async def test_jitter_delays_a_start_and_holds_no_slot(scene: Scene):
+    await scene.host(Every("20s", jitter="15s"))
+    await scene.pass_by(130)
+    assert len(scene.calls) >= 5
+    late = [now - due for due, now in scene.calls]
+    assert all(0 <= each < 16 for each in late)
+    assert max(late) > 1
+    assert _steady(sorted(scene.due), 20)
+
+
+async def test_pause_and_resume(scene: Scene):
+    await scene.host(Every("5s"))
+    await scene.pass_by(12)
+    await scene.edit(pause)
+    await scene.pass_by(40)
+    assert not await scene.has_message()
+    count = len(scene.calls)
+    assert count <= 3
+    await scene.pass_by(40)
+    assert len(scene.calls) == count
+    await scene.edit(lambda schedule, now: resume(schedule, now).schedule)
+    await scene.pass_by(60)
+    assert await scene.has_message()
+    assert len(scene.calls) >= count + 4
+    assert (await scene.record()).counters.missed == 0
+
+
+async def test_a_schedule_that_ends_is_completed_and_its_message_goes(scene: Scene):
+    await scene.host(Every("5s", end_at=scene.cluster.now() + timedelta(seconds=18)))
+    await scene.pass_by(60)
+    assert len(scene.calls) == 3
+    assert (await scene.record()).state is ScheduleState.COMPLETED
+    assert not await scene.has_message()
+
+
+async def test_a_message_that_somebody_removed_comes_back(scene: Scene):
+    await scene.host(Every("5s"))
+    await scene.pass_by(7)
+    subject = names.schedule_subject("test", JOB, schedule_id(JOB, "every"))
+    await scene._driven(scene.ports.broker.purge(subject, up_to=10**9))
+    await scene.pass_by(60)
+    assert await scene.has_message()
+    found = await scene.record()
+    assert found.last_occurrence is not None
+    assert (scene.cluster.now() - found.last_occurrence).total_seconds() < 7
+
+
+async def test_a_schedule_nobody_hosts_is_disabled_after_a_week_and_wakes_with_its_host(scene: Scene):
+    await scene.host(Every("1h"))
+    await scene.pass_by(2)
+    await scene.stop()
+    await scene.clock.advance(timedelta(days=7, hours=2).total_seconds())
+    other = Module("other")
+    other.expose_job("k", scene._call)
+    host = JobHost([other], backend=memory_backend(scene.cluster), settings=SETTINGS, clock=scene.clock)
+    await scene._driven(host.start())
+    scene.hosts.append(host)
+    await scene.pass_by(5)
+    assert (await scene.record()).state is ScheduleState.DISABLED
+    assert not await scene.has_message()
+    await scene.host(Every("1h"))
+    assert (await scene.record()).state is ScheduleState.ACTIVE
+    assert await scene.has_message()
+
+
+async def test_a_tick_of_no_schedule_is_removed_for_good(scene: Scene):
+    await scene.host(Every("1h"))
+    from jetjobs._core.models import Outgoing
+    from jetjobs._core.schedule_messages import schedule_message
+    from jetjobs._core.schedule_record import ScheduleRecord as Record
+
+    stranger = Record("stranger", "m.j/stranger", "m", "j", "every", "5s", timedelta(seconds=5))
+    await scene._driven(scene.ports.broker.store(schedule_message("test", stranger)))
+    await scene._driven(scene.ports.broker.store(Outgoing(names.tick_subject("test", JOB, "bare"), {}, b"{}")))
+    await scene.pass_by(20)
+    assert not scene.calls
+    assert await scene.messages() == 1
+
+
+async def test_a_run_that_retries_is_one_run_of_its_schedule(scene: Scene):
+    failed: list[str] = []
+    module = Module("m")
+
+    async def sometimes(ctx: JobContext[Any]) -> None:
+        if ctx.attempt == 1:
+            failed.append(ctx.run_id)
+            raise ValueError("once")
+
+    module.expose_job("j", sometimes, triggers=[Every("20s")], max_attempts=2)
+    host = JobHost([module], backend=memory_backend(scene.cluster), settings=SETTINGS, clock=scene.clock)
+    await scene._driven(host.start())
+    scene.hosts.append(host)
+    await scene.pass_by(70)
+    found = await scene.record()
+    assert found.counters.runs == len(failed) == 3
+    assert found.counters.failures == 0
+    runs = [stored.record async for stored in scene.ports.runs.scan(JOB)]
+    assert {run.status for run in runs} == {RunStatus.SUCCEEDED}
+    assert {run.attempt for run in runs} == {2}
+    assert await scene.messages() == 1
+
+
+async def test_a_failing_job_is_counted_with_its_last_error(scene: Scene):
+    module = Module("m")
+
+    async def never(ctx: JobContext[Any]) -> None:
+        raise ValueError("no luck")
+
+    module.expose_job("j", never, triggers=[Every("10s")])
+    host = JobHost([module], backend=memory_backend(scene.cluster), settings=SETTINGS, clock=scene.clock)
+    await scene._driven(host.start())
+    scene.hosts.append(host)
+    await scene.pass_by(35)
+    found = await scene.record()
+    assert found.counters.failures == found.counters.runs == 3
+    assert found.last_error == "ValueError: no luck"
