@@ -106,9 +106,9 @@ class TestGrace:
 
     def test_three_days_at_one_per_second_take_milliseconds(self):
         schedule = every("1s")
-        began = time.perf_counter()
+        began = time.process_time()
         decision = decide(schedule, NOON + timedelta(days=3))
-        assert time.perf_counter() - began < 0.05
+        assert time.process_time() - began < 0.05
         assert counts(decision) == (1, 3 * 86_400 - 3_601, 3_600, 0)
         assert len(decision.missed) == 1
 
@@ -267,6 +267,13 @@ class TestPhase:
         caught = decide(every("60s"), at(97)).schedule
         moved = decide(caught, at(97), tick=tick(caught, at(96))).schedule
         assert moved == replace(caught, anchor=at(96), next_run_at=at(156))
+
+    def test_on_a_grid_moved_so_the_next_one_is_not_too_near(self):
+        caught = replace(decide(every("60s"), at(65)).schedule, open=())
+        moved = decide(caught, at(66), tick=tick(caught, at(20))).schedule
+        assert (moved.anchor, moved.next_run_at) == (at(20), at(80))
+        near = decide(moved, at(80.1), tick=tick(moved, at(80)))
+        assert (near.started, near.coalesced, near.schedule.next_run_at) == ((), 1, at(140))
 
     @pytest.mark.parametrize("second, starts", [(89, 0), (90, 1), (110, 1)])
     def test_the_shifted_tick_is_the_nearest_occurrence(self, second: int, starts: int):

@@ -186,20 +186,25 @@ def _due_by_interval(
 ) -> _Due:
     start, end = window
     if occurrence is None or occurrence <= schedule.anchor or timetable.has(occurrence):
-        return _Due(timetable.between(start, end), schedule.anchor, end)
-    step = timetable.step
-    moved = IntervalTimetable(step, occurrence)
+        return _spaced(schedule, _Due(timetable.between(start, end), schedule.anchor, end))
+    moved = IntervalTimetable(timetable.step, occurrence)
     if not start < occurrence <= end:
-        return _Due(moved.between(start, end), occurrence, end)
+        return _spaced(schedule, _Due(moved.between(start, end), occurrence, end))
     before = timetable.between(start, occurrence)
-    after = Grid(Piece(occurrence, step, (end - occurrence) // step + 1))
+    after = Grid(Piece(occurrence, timetable.step, (end - occurrence) // timetable.step + 1))
     if before:
         return _Due(before[:-1] + after, occurrence, end)
-    last = schedule.last_occurrence
-    again = last is not None and (occurrence - last < step / 2 or occurrence - start < NEAR)
-    if again:
+    if schedule.last_occurrence is not None and occurrence - start < NEAR:
         return _Due(after[1:], occurrence, end, dropped=1)
-    return _Due(after, occurrence, end)
+    return _spaced(schedule, _Due(after, occurrence, end))
+
+
+def _spaced(schedule: ScheduleRecord, due: _Due) -> _Due:
+    """The same without a first one that is too near to the last one decided: only a grid that moved has such."""
+    last, step = schedule.last_occurrence, schedule.interval
+    if last is None or step is None or not due.occurrences or due.occurrences[0] - last >= step / 2:
+        return due
+    return replace(due, occurrences=due.occurrences[1:], dropped=1)
 
 
 # ------------------------------------------------------------------------------------------------ what becomes of it
