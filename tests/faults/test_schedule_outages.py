@@ -12,7 +12,6 @@ from collections.abc import AsyncIterator
 from itertools import pairwise
 
 import pytest
-from anyio import to_thread
 
 from jetjobs._core.models import RunStatus
 from tests.faults.rig import Rig, eventually
@@ -38,9 +37,9 @@ async def schedules(own_rig: Rig, monkeypatch: pytest.MonkeyPatch) -> AsyncItera
 
 
 async def _outage(server: RealServer, *, crash: bool, away: float = AWAY) -> float:
-    await to_thread.run_sync(server.kill9 if crash else server.sigterm)
+    await asyncio.to_thread(server.kill9 if crash else server.sigterm)
     await asyncio.sleep(away)
-    await to_thread.run_sync(server.start)
+    await asyncio.to_thread(server.start)
     return time.time()
 
 

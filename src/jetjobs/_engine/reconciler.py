@@ -197,6 +197,8 @@ class Reconciler:
         everything = since != self._connected_since or now - self._reconciled_at >= upkeep
         if not everything and now - self._looked_at < min(LOOK_EVERY, upkeep):
             return
+        if everything:
+            await engine.backend.broker.measure_clock()  # a machine that was asleep reckons what is overdue not due yet
         await self._settle()
         stored = [each for each in await engine.backend.schedules.all() if each.schedule.address in self._me.jobs]
         await in_batches(self._reconcile(each) for each in stored if everything or self._is_overdue(each.schedule))

@@ -1,0 +1,94 @@
+"""Schedules on hosts whose clock is set while they serve, and on a cluster that loses its leader."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from datetime import timedelta
+from itertools import pairwise
+from typing import Any
+
+from jetjobs import Every, HostSettings, JobContext, JobHost, Module
+from jetjobs._clock import SystemClock
+from jetjobs._core.models import JobAddress
+from jetjobs._core.schedule_record import ScheduleRecord
+from jetjobs._core.triggers import schedule_id
+from jetjobs._nats import open_backend
+from tests.faults.rig import eventually
+from tests.support.cluster import RealCluster
+
+EVERY = schedule_id(JobAddress("m", "j"), "every")
+SETTINGS = HostSettings(upkeep_every="2s")
+
+
+def _noting(due: list[float], takes: float = 0) -> Module:
+    module = Module("m")
+
+    async def note(ctx: JobContext[Any]) -> None:
+        assert ctx.trigger.scheduled_for is not None
+        due.append(ctx.trigger.scheduled_for.timestamp())
+        await asyncio.sleep(takes)
+
+    module.expose_job("j", note, triggers=[Every("1s")], timeout="1m")
+    return module
+
+
+async def _decided(read: Callable[[], Awaitable[ScheduleRecord]], due: list[float]) -> ScheduleRecord:
+    """The schedule when none of its runs is going; all of what is due has come to one end."""
+
+    async def quiet() -> ScheduleRecord | None:
+        found = await read()
+        return found if not found.live else None
+
+    found: ScheduleRecord = await eventually(quiet, 10, "a moment without a run")
+    assert found.last_occurrence is not None
+    assert found.counters.decided == round(found.last_occurrence.timestamp() - due[0]) + 1
+    return found
+
+
+async def test_a_clock_set_ahead_and_back_moves_no_tick(nats_url: str, project: str):
+    due: list[float] = []
+    clock = SystemClock()
+    async with JobHost([_noting(due)], project=project, nats=nats_url, settings=SETTINGS, clock=clock) as host:
+        await eventually(lambda: len(due) >= 2, 10, "two runs")
+        for hours in (2, -4):
+            clock.offset = timedelta(hours=hours)
+            count = len(due)
+            await eventually(lambda count=count: len(due) >= count + 4, 10, "four more runs")
+        assert all(later - earlier == 1 for earlier, later in pairwise(due))
+        backend = host._backend
+        assert backend is not None
+
+        async def read() -> ScheduleRecord:
+            stored = await backend.schedules.get(EVERY)
+            assert stored is not None
+            return stored.schedule
+
+        found = await _decided(read, due)
+        assert found.counters.coalesced == found.counters.missed == found.counters.overlap_skips == 0
+        assert abs(found.cursor.timestamp() - time.time()) < 5
+
+
+async def test_a_cluster_without_its_leader_for_a_while(cluster: RealCluster, project: str):
+    due: list[float] = []
+    settings = HostSettings(upkeep_every="2s", replicas=3)
+    target = {"servers": cluster.urls, "reconnect_time_wait": 0.1}
+    async with JobHost([_noting(due)], project=project, nats=target, settings=settings):
+        await eventually(lambda: len(due) >= 2, 20, "two runs")
+        leader = await cluster.leader_of(f"JETJOBS_{project}")
+        assert leader is not None
+        leader.kill9()
+        count = len(due)
+        await eventually(lambda: len(due) >= count + 4, 40, "runs under the new leader")
+        assert len(set(due)) == len(due)
+        backend = await open_backend(target, project, name="test")
+
+        async def read() -> ScheduleRecord:
+            stored = await backend.schedules.get(EVERY)
+            assert stored is not None
+            return stored.schedule
+
+        found = await _decided(read, due)
+        assert found.counters.missed == 0
+        await backend.close()
