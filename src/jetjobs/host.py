@@ -22,6 +22,7 @@ from jetjobs._client.scope import Scope
 from jetjobs._clock import SystemClock
 from jetjobs._core.policy import check_age
 from jetjobs._engine.hosting import Hosting, Served
+from jetjobs._engine.isolation import check_isolation
 from jetjobs._engine.leaving import everything_ended, leave, take_over_executor
 from jetjobs._nats import OpenClient, open_backend
 from jetjobs._nats.provision import ProvisionSettings
@@ -127,7 +128,10 @@ class JobHost:
 
         Raises:
             BrokerError: not reachable, not let in, too old, or without JetStream.
+            ConfigError: a job can't be run in the process it asks for.
         """
+        if self.switches.enabled:
+            check_isolation(job for served in self._served() for job in served.jobs)
         backend = await self._connect()
         self._bind(backend)
         if not self.switches.enabled:
