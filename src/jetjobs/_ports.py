@@ -148,6 +148,9 @@ class Broker(Protocol):
         """Begin to take deliveries of a job, none before `allow`.
 
         Survives reconnects, and recreates the consumer when it was deleted.
+
+        Raises:
+            PermissionMissing: this user may not take or retire them; names the subject.
         """
         ...
 

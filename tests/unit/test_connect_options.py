@@ -51,6 +51,7 @@ SEED = "SU" + "A" * 56
         ({"NATS_NKEY": SEED}, {"nkeys_seed_str": SEED}),
         ({"NATS_CA": "/ca"}, {"tls_ca": "/ca"}),
         ({"NATS_CERT": "/c", "NATS_KEY": "/k"}, {"tls_cert": "/c", "tls_key": "/k"}),
+        ({"NATS_INBOX": "_INBOX_me"}, {"inbox_prefix": "_INBOX_me"}),
     ],
 )
 def test_every_option_has_a_variable(environ: dict[str, str], option: dict[str, Any]) -> None:
@@ -95,6 +96,8 @@ def test_a_login_comes_from_one_place_only(given: Any) -> None:
         ({}, {"NATS_PASSWORD": "s3cr3t"}, "a password is given without a user; set NATS_USER"),
         ({}, {"NATS_CERT": "/c"}, "tls_cert is given without tls_key"),
         ({}, {"NATS_KEY": "/k"}, "tls_key is given without tls_cert"),
+        ({}, {"NATS_INBOX": "a.*"}, "inbox_prefix must be a subject without wildcards"),
+        ({}, {"NATS_INBOX": "a b"}, "inbox_prefix must be a subject without wildcards"),
     ],
 )
 def test_connections_that_are_refused_without_showing_secrets(

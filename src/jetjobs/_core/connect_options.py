@@ -12,6 +12,7 @@ NATS_NKEY        `nkeys_seed`           path of a file with an nkey seed, or the
 NATS_CA          `tls_ca`               path of the CA certificates to trust
 NATS_CERT        `tls_cert`             path of the client certificate
 NATS_KEY         `tls_key`              path of its key
+NATS_INBOX       `inbox_prefix`         where answers come in, instead of `_INBOX`: a user may have its own
 ================ ====================== ====================================================
 
 In `[tool.jetjobs]` the same in lower case, `nats_url` as `nats`; passwords and tokens aren't taken from a file.
@@ -37,6 +38,7 @@ VARIABLES: Final[Mapping[str, str]] = {
     "NATS_CA": "tls_ca",
     "NATS_CERT": "tls_cert",
     "NATS_KEY": "tls_key",
+    "NATS_INBOX": "inbox_prefix",
 }
 FILE_KEYS: Final[Mapping[str, str]] = {
     "nats": "servers",
@@ -46,6 +48,7 @@ _LOGIN: Final = ("user", "password", "token", "user_credentials", "nkeys_seed", 
 _SECRET: Final = frozenset({"password", "token", "nkeys_seed", "nkeys_seed_str"})
 _PATHS: Final = ("user_credentials", "nkeys_seed", "tls_ca", "tls_cert", "tls_key")
 _SCHEMES: Final = ("nats", "tls", "ws", "wss")
+_INBOX: Final = re.compile(r"[^\s.*>]+(\.[^\s.*>]+)*")
 _SEED: Final = re.compile(r"S[A-Z2-7]{57}")
 
 
@@ -200,6 +203,9 @@ def _check(options: Mapping[str, Any]) -> None:
         raise ConfigError(f"{' and '.join(ways)} are given, but one way to log in is enough; leave out all but one")
     if "password" in options and "user" not in options:
         raise ConfigError("a password is given without a user; set NATS_USER, or user= beside it")
+    inbox = options.get("inbox_prefix")
+    if isinstance(inbox, str) and not _INBOX.fullmatch(inbox):
+        raise ConfigError(f'inbox_prefix must be a subject without wildcards, such as "_INBOX_billing", not {inbox!r}')
     if ("tls_cert" in options) != ("tls_key" in options):
         there, missing = ("tls_cert", "tls_key") if "tls_cert" in options else ("tls_key", "tls_cert")
         raise ConfigError(f"{there} is given without {missing}; a client certificate needs both")

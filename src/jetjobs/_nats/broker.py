@@ -23,6 +23,7 @@ from jetjobs._nats.inbound import Inbound
 from jetjobs._nats.link import Link
 from jetjobs._nats.provision import Provisioner, ProvisionSettings, wanted_streams
 from jetjobs._nats.pull import ContinuousPull, Share
+from jetjobs._nats.rights import prove_deliveries
 from jetjobs._ports import OnDelivery
 from jetjobs.errors import AnswerUnknown, BrokerError, BrokerUnavailable
 
@@ -129,7 +130,9 @@ class NatsBroker:
 
     async def consume(self, job: JobAddress, on_delivery: OnDelivery) -> Share:
         """Begin to take deliveries of a job, none before `allow`."""
-        return await self._pull.add(names.consumer(job), on_delivery, partial(self._recreate, job))
+        consumer = names.consumer(job)
+        await prove_deliveries(self._link, self._stream, consumer)
+        return await self._pull.add(consumer, on_delivery, partial(self._recreate, job))
 
     async def _recreate(self, job: JobAddress) -> None:
         limit = self._limits.get(job)

@@ -31,6 +31,7 @@ from jetjobs._nats.inbound import Inbound
 from jetjobs._nats.link import Link
 from jetjobs._nats.provision import nanoseconds
 from jetjobs._nats.pull import ContinuousPull, Share
+from jetjobs._nats.rights import prove_deliveries
 from jetjobs._nats.tuned import end_interest
 from jetjobs._ports import Delivery, OnDelivery
 from jetjobs.errors import BrokerError, StreamMismatch
@@ -119,6 +120,7 @@ class NatsEventSource:
         since = self._asked_at.setdefault(durable, self._now() - _SLACK)
         kept = _Durable(self, stream, subject, name=durable, since=since)
         await kept.ensure()
+        await prove_deliveries(self._link, stream, durable)
         if stream not in self._pulls:
             self._pulls[stream] = ContinuousPull(self._link, stream)
         return await self._pulls[stream].add(durable, partial(kept.deliver, on_delivery), kept.restore)

@@ -31,6 +31,7 @@ from nats.aio.subscription import Subscription
 from jetjobs._nats.delivery import ACK_PREFIX, NAK, AckOutbox, NatsDelivery, consumer_at
 from jetjobs._nats.inbound import Inbound
 from jetjobs._nats.link import Link
+from jetjobs._nats.rights import next_subject
 from jetjobs._ports import OnDelivery
 from jetjobs.errors import AnswerUnknown, BrokerError, BrokerUnavailable, JetJobsError
 
@@ -133,7 +134,7 @@ class ContinuousPull:
         share = Share(self, consumer, on_delivery)
         share.recreate = recreate
         share.number = str(self._numbers)
-        share.next_subject = f"$JS.API.CONSUMER.MSG.NEXT.{self._stream}.{consumer}"
+        share.next_subject = next_subject(self._stream, consumer)
         self._shares[consumer] = self._numbered[share.number] = share
         if self._sub is None and self._link.connection.is_connected:
             await self._listen()

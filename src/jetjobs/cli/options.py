@@ -32,6 +32,7 @@ _CONNECTION = (
     ("--tls-ca", "tls_ca", "NATS_CA", "CA certificates to trust"),
     ("--tls-cert", "tls_cert", "NATS_CERT", "client certificate"),
     ("--tls-key", "tls_key", "NATS_KEY", "its key"),
+    ("--inbox", "inbox_prefix", "NATS_INBOX", "prefix of the subjects on which answers come in (default _INBOX)"),
 )
 
 
