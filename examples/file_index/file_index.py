@@ -1,4 +1,4 @@
-"""An index of the files in a folder: three jobs that do real work on real input.
+"""An index of the files in a folder: four jobs that do real work on real input.
 
     jetjobs dev file_index                                    in this folder
     jetjobs trigger files.scan '{"folder": "/some/where"}'    in another terminal
@@ -14,12 +14,13 @@ import json
 import os
 import subprocess
 from collections import Counter
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel
 
-from jetjobs import JobContext, JobRetention, JobRun, Module
+from jetjobs import Cron, Every, JobContext, JobRetention, JobRun, Module
 
 # A module is what one service owns. Other services trigger its jobs by these names: files.scan, files.index_file.
 files = Module("files")
@@ -70,7 +71,8 @@ def index_file(ctx: JobContext, file: SourceFile) -> Entry:
 
 
 # With attempts left, a scan whose host dies is started again elsewhere. That is harmless: see the key below.
-@files.job(max_attempts=3, timeout="10m")
+# The broker fires the schedule, and one of the hosts takes the tick. A scan that takes longer than 30 s skips one.
+@files.job(max_attempts=3, timeout="10m", triggers=[Every("30s", payload={"folder": "."})])
 async def scan(ctx: JobContext, where: Folder) -> dict[str, Any]:
     """Trigger one index_file per file, wait for all, and have the report written."""
     found = await asyncio.to_thread(list_files, Path(where.folder))
@@ -121,6 +123,21 @@ def report(ctx: JobContext, index: Index) -> dict[str, Any]:
     copies = len(index.entries) - len({entry.sha256 for entry in index.entries})
     table += [f"{copies} copies of others, {len(index.failed)} not readable; all of it in {target}"]
     return {"text": "\n".join(table), "files": len(index.entries), "lines": lines.total(), "failed": index.failed}
+
+
+# Every night at three, summer and winter. If no host is up then, the first one back does it, unless an hour has passed.
+@files.job(timeout="1m", triggers=[Cron("0 3 * * *", timezone="Europe/Paris")])
+def nightly(ctx: JobContext) -> dict[str, Any]:
+    """Write the largest files of the last index into a report of the day."""
+    source = Path(".jetjobs", "index.json")
+    if not source.exists():
+        ctx.skip("nothing was indexed yet")
+    index = Index.model_validate_json(source.read_bytes())
+    largest = sorted(index.entries, key=lambda entry: entry.size, reverse=True)[:10]
+    day = (ctx.trigger.scheduled_for or datetime.now(UTC)).date()  # without one it was asked for by hand
+    target = source.with_name(f"largest-{day}.txt")
+    target.write_text("".join(f"{entry.size:>9} {entry.path}\n" for entry in largest), encoding="utf-8")
+    return {"report": str(target), "files": len(index.entries)}
 
 
 # ------------------------------------------------------------------ ordinary code, nothing of jobs in it

@@ -36,9 +36,7 @@ class MemoryScheduleStore:
     async def update(self, schedule: ScheduleRecord, revision: int, *, ttl: timedelta | None = None) -> int:
         """Replace the schedule last seen at `revision`; returns the new revision."""
         data = wire.pack_schedule(schedule)
-        return await self._link.call(
-            lambda: self._table.put(schedule.schedule_id, data, expected=revision, ttl=ttl)
-        )
+        return await self._link.call(lambda: self._table.put(schedule.schedule_id, data, expected=revision, ttl=ttl))
 
     async def get(self, schedule_id: str) -> StoredSchedule | None:
         """The schedule, or `None`."""
