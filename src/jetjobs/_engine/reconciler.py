@@ -13,10 +13,10 @@ gone, a rollout without releases is complete.
 
 After that it looks whether the schedules of its jobs come to what they should:
 
-* once at the start, at each reconnect and each upkeep, all of them: decided, open occurrences given their trigger, the
-  message published when it is missing and removed when it must not be there;
-* in between, those that are overdue. A broker that crashed can lose the ticks of its last minutes, and with an
-  interval of an hour nobody would come by for long.
+* at the start, at each upkeep, and within a minute of each reconnect, all of them: decided, open occurrences given
+  their trigger, the message published when it is missing and removed when it must not be there;
+* at each reconnect and in between, those that are overdue. A broker that crashed can lose the ticks of its last
+  minutes, and with an interval of an hour nobody would come by for long.
 
 A list shows candidates; each is then read from the leader, decided and written under its revision. Schedules whose job
 no live host has are made DISABLED after a week in which nobody decided what was due.
@@ -51,6 +51,7 @@ log = structlog.get_logger("jetjobs.engine")
 
 PASS_EVERY: Final = 2.0  # only asks whether this host has reconnected
 LOOK_EVERY: Final = 20.0
+AFTER_RECONNECT: Final = 60.0
 OVERDUE: Final = timedelta(seconds=3)
 ABANDONED_AFTER: Final = timedelta(days=7)
 
@@ -94,7 +95,7 @@ class Reconciler:
         self._leftover: set[str] = set()  # not declared here any more, and not to be removed yet
         self._warned: set[tuple[str, str]] = set()
         self._connected_since: float | None = None
-        self._looked_at = self._reconciled_at = float("-inf")
+        self._next_look = self._next_pass = float("-inf")
 
     # ------------------------------------------------------------------------------------------- at the start
 
@@ -194,18 +195,23 @@ class Reconciler:
         if since is None:
             return
         upkeep = engine.settings.upkeep_every.total_seconds()
-        everything = since != self._connected_since or now - self._reconciled_at >= upkeep
-        if not everything and now - self._looked_at < min(LOOK_EVERY, upkeep):
+        if since != self._connected_since and self._connected_since is not None:
+            # Every host is back at this moment, and each would read every schedule: those that are overdue come first.
+            soon = now + engine.roll() * min(AFTER_RECONNECT, upkeep)
+            self._next_look, self._next_pass = now, min(self._next_pass, soon)
+        self._connected_since = since
+        everything = now >= self._next_pass
+        if not everything and now < self._next_look:
             return
         if everything:
             await engine.backend.broker.measure_clock()  # a machine that was asleep reckons what is overdue not due yet
         await self._settle()
         stored = [each for each in await engine.backend.schedules.all() if each.schedule.address in self._me.jobs]
         await in_batches(self._reconcile(each) for each in stored if everything or self._is_overdue(each.schedule))
+        self._next_look = now + min(LOOK_EVERY, upkeep)
         if everything:
             await self._disable_abandoned()
-            self._connected_since, self._reconciled_at = since, now
-        self._looked_at = now
+            self._next_pass = now + upkeep
 
     async def _settle(self) -> None:
         """Try again what another host's word forbade."""

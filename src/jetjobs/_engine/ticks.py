@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Final
 import structlog
 
 from jetjobs._core.models import JobAddress
+from jetjobs._core.occurrences import Tick
+from jetjobs._core.run_ids import run_id_for_tick
 from jetjobs._core.schedule_messages import read_tick, tick_trigger
 from jetjobs._core.starting import tick_verdict
 from jetjobs._core.timetables import timetable_of
@@ -20,7 +22,6 @@ from jetjobs.errors import BrokerError
 
 if TYPE_CHECKING:
     from jetjobs._core.models import Trigger
-    from jetjobs._core.occurrences import Tick
     from jetjobs._core.schedule_record import ScheduleRecord
     from jetjobs._engine.engine import Engine
     from jetjobs._engine.schedules import Schedules
@@ -44,21 +45,33 @@ class Ticks:
 
     async def judge(self, delivery: Delivery, trigger: Trigger) -> Trigger | None:
         """The trigger of the run that this tick is to start or has started; `None` when it was dealt with."""
-        schedule_id = trigger.key.run_id
+        tick = read_tick(delivery.message)
         try:
-            tick = read_tick(delivery.message)
-            if isinstance(tick, str):
+            try:
+                if isinstance(tick, Tick):
+                    return await self._judged(delivery, trigger, tick)
                 await self._refuse(delivery, trigger, tick)
-                return None
-            return await self._judged(delivery, trigger, tick)
+            except UNREADABLE as error:
+                await self._set_aside(delivery, trigger, tick, error)
         except BrokerError as error:
-            log.warning("tick_given_back", schedule=schedule_id, error=str(error))
+            log.warning("tick_given_back", schedule=trigger.key.run_id, error=str(error))
             delivery.nak(_BACK)
-        except UNREADABLE as error:
-            # Not here: a host of a newer release, or one that knows the zone, can tell.
-            log.warning("tick_given_back", schedule=schedule_id, error=str(error))
-            delivery.nak(_ELSEWHERE)
         return None
+
+    async def _set_aside(self, delivery: Delivery, trigger: Trigger, tick: Tick | str, error: Exception) -> None:
+        """Leave it to a host that can read the schedule: of a newer release, or one that knows its zone.
+
+        The occurrence isn't lost with the message, as the schedule's record tells what is due. Given back, a tick would
+        hold a slot of the job while it waits, and there may be one each second. Only one that may be running stays.
+        """
+        log.warning("tick_set_aside", schedule=trigger.key.run_id, error=str(error))
+        if isinstance(tick, Tick):
+            milliseconds = round(tick.occurrence.timestamp() * 1000)
+            run = trigger.key._replace(run_id=run_id_for_tick(trigger.key.run_id, milliseconds))
+            if await self._engine.backend.runs.get(run) is None:
+                delivery.ack()
+                return
+        delivery.nak(_ELSEWHERE)
 
     async def _judged(self, delivery: Delivery, trigger: Trigger, tick: Tick) -> Trigger | None:
         backend, message = self._engine.backend, delivery.message

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from datetime import timedelta
-from typing import Any
+from datetime import datetime, timedelta
+from typing import Any, cast
 
+import msgpack
 import pytest
 
 from jetjobs import Cron, Every, HostSettings, JobContext, JobHost, Module
@@ -15,6 +16,7 @@ from jetjobs._core.models import JobAddress, RunStatus
 from jetjobs._core.schedule_record import ScheduleRecord, ScheduleState
 from jetjobs._core.schedules import pause, resume
 from jetjobs._core.triggers import schedule_id
+from jetjobs.errors import BrokerError, ScheduleError
 from jetjobs.testing import FailingBackend, ManualClock, MemoryCluster, memory_backend
 
 JOB = JobAddress("m", "j")
@@ -195,6 +197,10 @@ async def test_jitter_delays_a_start_and_holds_no_slot(scene: Scene):
     assert _steady(sorted(scene.due), 20)
 
 
+def _resumed(schedule: ScheduleRecord, now: datetime) -> ScheduleRecord:
+    return resume(schedule, now).schedule
+
+
 async def test_pause_and_resume(scene: Scene):
     await scene.host(Every("5s"))
     await scene.pass_by(12)
@@ -205,7 +211,7 @@ async def test_pause_and_resume(scene: Scene):
     assert count <= 3
     await scene.pass_by(40)
     assert len(scene.calls) == count
-    await scene.edit(lambda schedule, now: resume(schedule, now).schedule)
+    await scene.edit(_resumed)
     await scene.pass_by(60)
     assert await scene.has_message()
     assert len(scene.calls) >= count + 4
@@ -301,3 +307,28 @@ async def test_a_failing_job_is_counted_with_its_last_error(scene: Scene):
     found = await scene.record()
     assert found.counters.failures == found.counters.runs == 3
     assert found.last_error == "ValueError: no luck"
+
+
+async def test_a_broker_that_knows_no_zones_is_told_at_the_start(scene: Scene):
+    ports = FailingBackend(memory_backend(scene.cluster))
+    ports.fail("broker.store", error=BrokerError("write: time zone is invalid (10223)"), times=None)
+    module = Module("m")
+    module.expose_job("j", scene._call, triggers=[Cron("0 3 * * *", timezone="Europe/Paris")])
+    host = JobHost([module], backend=ports, settings=SETTINGS, clock=scene.clock)
+    with pytest.raises(ScheduleError, match=r"m\.j/cron.*10223.*tzdata"):
+        await scene._driven(host.start())
+
+
+async def test_a_record_of_a_newer_release_is_left_alone(scene: Scene):
+    await scene.host(Every("5s"))
+    await scene.pass_by(7)
+    await scene.stop()
+    table = scene.cluster.project("test").schedules
+    newer = cast("bytes", msgpack.packb({"v": 99}))
+    revision = table.put(schedule_id(JOB, "every"), newer)
+    await scene.host(Every("5s"), Every("10s", name="other"))
+    await scene.pass_by(31)
+    row = table.get(schedule_id(JOB, "every"))
+    assert row is not None
+    assert (row.value, row.revision) == (newer, revision)
+    assert (await scene.record("other")).counters.runs >= 2
