@@ -27,6 +27,7 @@ log = structlog.get_logger("jetjobs.engine")
 
 RETURN_DELAYS = (0.25, 1.0, 2.0, 5.0)
 READ_AGAIN_LIMIT = 3
+_NO_AGE = timedelta(0)
 
 
 class Claiming:
@@ -60,7 +61,9 @@ class Claiming:
         behind = 0
         while True:
             record = stored.record if stored is not None else None
-            situation = self._situation(claim, digest, holds=holds)
+            # Without a record nobody owns the run, and the age of the connection decides nothing.
+            first = stored is None
+            situation = Situation(claim, _NO_AGE, digest) if first else self._situation(claim, digest, holds=holds)
             action = decide(record, held.trigger, situation, rules=self._rules, now=engine.backend.broker.now())
             if isinstance(action, Ask):
                 holds = await engine.backend.broker.ask_owner(action.host_id, held.key, action.claim)
@@ -80,7 +83,7 @@ class Claiming:
 
     def _situation(self, claim: str, digest: str | None, *, holds: bool | None) -> Situation:
         since = self._engine.backend.broker.connected_since
-        age = timedelta(0) if since is None else timedelta(seconds=self._engine.clock.monotonic() - since)
+        age = _NO_AGE if since is None else timedelta(seconds=self._engine.clock.monotonic() - since)
         return Situation(claim, age, digest, owner_holds=holds)
 
     async def _write(self, held: HeldRun, record: RunRecord, stored: Stored | None) -> bool:

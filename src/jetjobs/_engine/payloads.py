@@ -9,11 +9,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from jetjobs._core import codec
+from jetjobs._core.models import Body
 from jetjobs._engine.execution import shown
 from jetjobs.errors import PayloadInvalidError
 
 if TYPE_CHECKING:
-    from jetjobs._core.models import Body
     from jetjobs._ports import PayloadStore
     from jetjobs.job import Job
 
@@ -26,25 +26,31 @@ class Prepared(NamedTuple):
     refused: PayloadInvalidError | None = None
 
 
-async def prepare(
-    job: Job[Any, Any], body: Body | None, payloads: PayloadStore, *, with_digest: bool = True
-) -> Prepared:
-    """Fetch, decode, validate.
-
-    Raises:
-        BrokerError: the payload store can't be reached; nothing is known about the payload.
-    """
+def prepare(job: Job[Any, Any], body: Body | None, *, with_digest: bool = True) -> Prepared:
+    """Decode and validate a body whose bytes are at hand."""
     digest: str | None = None
     try:
-        value = None
-        if body is not None:
-            data = body.data if body.claim is None else await payloads.get(body.claim)
-            value = codec.decode(data, body.encoding)
+        value = None if body is None else codec.decode(body.data, body.encoding)
         if with_digest:
             digest = codec.digest(value)
         return Prepared(_parse(job, value), digest)
     except PayloadInvalidError as error:
         return Prepared(digest=digest, refused=error)
+
+
+async def fetch(job: Job[Any, Any], body: Body, payloads: PayloadStore, *, with_digest: bool = True) -> Prepared:
+    """The same for a body that lies in the payload store.
+
+    Raises:
+        BrokerError: the store can't be reached; nothing is known about the payload.
+    """
+    if body.claim is None:
+        return prepare(job, body, with_digest=with_digest)
+    try:
+        data = await payloads.get(body.claim)
+    except PayloadInvalidError as error:
+        return Prepared(refused=error)
+    return prepare(job, Body(data, body.encoding), with_digest=with_digest)
 
 
 def _parse(job: Job[Any, Any], value: Any) -> Any:

@@ -37,7 +37,7 @@ from jetjobs._engine.claiming import Claiming
 from jetjobs._engine.execution import TaskExecution, Verdict
 from jetjobs._engine.forks import leave_if_forked, lineage
 from jetjobs._engine.held import HeldRun
-from jetjobs._engine.payloads import Prepared, prepare
+from jetjobs._engine.payloads import Prepared, fetch, prepare
 from jetjobs._engine.schedules import Schedules
 from jetjobs._engine.settling import Settling
 from jetjobs._engine.slots import Admission
@@ -169,7 +169,10 @@ class Runner:
 
     async def _run(self, held: HeldRun, trigger: Trigger) -> None:
         prepared = await self._claim(held, trigger)
-        if prepared is None or not await self._still_mine_after_a_delay(held):
+        if prepared is None:
+            return
+        slow = self._engine.clock.monotonic() - held.confirmed_at > self._ack_wait / 3
+        if slow and not await self._still_mine_after_a_delay(held):
             return
         if prepared.refused is not None:
             error = run_error(type(prepared.refused).__name__, str(prepared.refused))
@@ -190,7 +193,10 @@ class Runner:
             body = trigger.body if stored is None else stored.record.payload_body
             # Whether a repeated trigger brings another payload is asked only of ids that can be asked for twice.
             twice = trigger.idempotency_key is not None or not is_fresh(held.key.run_id)
-            prepared = await prepare(self.hosted.job, body, backend.payloads, with_digest=twice)
+            if body is None or body.claim is None:
+                prepared = prepare(self.hosted.job, body, with_digest=twice)
+            else:
+                prepared = await fetch(self.hosted.job, body, backend.payloads, with_digest=twice)
             if prepared.refused is not None and stored is None and self._is_of_another_release(trigger):
                 if backend.broker.now() < (trigger.start_deadline or expiry_of(trigger, self.hosted.rules)):
                     log.warning("payload_of_another_release", run=str(held.key), error=str(prepared.refused))
@@ -213,7 +219,7 @@ class Runner:
         return theirs is not None and theirs != self.hosted.job.payload_schema_digest
 
     async def _still_mine_after_a_delay(self, held: HeldRun) -> bool:
-        """True at once when the claim was quick; else renew and read again before the handler is called."""
+        """Renew and read again before the handler is called: a claim this slow may be another's by now."""
         clock = self._engine.clock
         while clock.monotonic() - held.confirmed_at > self._ack_wait / 3:
             began = clock.monotonic()
@@ -240,7 +246,12 @@ class Runner:
         journal = held.journal = Journal()
         held.earlier_logs = record.logs
         context = JobContext(
-            record, payload=payload, state=self.hosted.state, journal=journal, clock_now=engine.backend.broker.now
+            record,
+            payload=payload,
+            state=self.hosted.state,
+            journal=journal,
+            clock_now=engine.backend.broker.now,
+            children=None if engine.asking is None else engine.asking.children_of(record),
         )
         verdict = Verdict(self.hosted.job.policy, journal)
         held.beat_at = engine.clock.monotonic()
@@ -253,7 +264,10 @@ class Runner:
                     held.task, verdict, lambda: self._ignored(held, verdict), grace=self._grace, clock=engine.clock
                 )
                 held.execution = task
-                return await task.call(self._invoke_async(context))
+                hooked = self.hosted.module.has_hooks
+                return await task.call(
+                    self._between_hooks(context) if hooked else self.hosted.job.invoke(context, payload)
+                )
             return await self._in_thread(held, verdict, context)
         finally:
             if timer is not None:
@@ -282,10 +296,8 @@ class Runner:
             if self._settling.decide(held, ending).status.is_terminal:
                 held.early = self._engine.tasks.start(self._save(held, ending))
 
-    async def _invoke_async(self, context: JobContext[Any]) -> Any:
+    async def _between_hooks(self, context: JobContext[Any]) -> Any:
         hosted = self.hosted
-        if not hosted.module.has_hooks:
-            return await hosted.job.invoke(context, context.payload)
         before, error = lineage(), None
         await hosted.module.run_before(context)
         try:
