@@ -123,4 +123,4 @@ demo: $(TEST_READY)  ## jobs, schedules and a broker, running in one terminal
 	@$(BIN)/jetjobs demo $(ARGS)
 
 bench: $(TEST_READY)  ## measure against bare nats-py on this machine
-	$(BIN)/python -m bench $(ARGS)
+	$(BIN)/python -m tests.benchmarks.compare $(ARGS)

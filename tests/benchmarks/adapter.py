@@ -9,13 +9,14 @@ from __future__ import annotations
 import asyncio
 import sys
 import time
+from importlib import import_module
 from typing import Any
 
-import common  # pyright: ignore[reportMissingImports] - given by the benchmark's folder
 import nats
 
 from jetjobs import JobClient, JobContext, JobHost, Module, TriggerRequest
 
+common: Any = import_module("common")  # given by the benchmark's folder
 PROJECT = "bench"
 bench = Module("bench")
 
@@ -49,7 +50,7 @@ async def enqueue() -> None:
             job = client.get_job(noop)
             for start in range(0, common.N, 128):
                 await asyncio.gather(*(job.trigger([i, time.time()]) for i in range(start, min(common.N, start + 128))))
-        print("ENQ", common.N / (time.time() - began))  # noqa: T201
+        print("ENQ", common.N / (time.time() - began))
 
 
 async def trickle() -> None:

@@ -6,7 +6,6 @@ import asyncio
 import time
 from collections.abc import AsyncIterator
 
-import anyio.to_thread
 import pytest
 
 from jetjobs._core.models import ClaimCheck, RunKey, RunRecord, RunStatus
@@ -34,7 +33,7 @@ def record(run_id: str) -> RunRecord:
 async def test_every_call_ends_and_nothing_is_lost(backend: Backend, own_server: RealServer):
     revision = await backend.runs.create(record("kept"))
     claim = await backend.payloads.put("kept", "in", "x", b"p" * 600_000)
-    await anyio.to_thread.run_sync(own_server.kill9)
+    await asyncio.to_thread(own_server.kill9)
     began = time.monotonic()
     results = await asyncio.gather(
         backend.runs.create(record("never")),
@@ -51,7 +50,7 @@ async def test_every_call_ends_and_nothing_is_lost(backend: Backend, own_server:
     assert time.monotonic() - began < 15
     assert {type(result) for result in results} <= {BrokerUnavailable, AnswerUnknown}
 
-    await anyio.to_thread.run_sync(own_server.start)
+    await asyncio.to_thread(own_server.start)
     stored = await backend.runs.get(RunKey("m", "j", "kept"))
     assert stored is not None
     assert stored.revision == revision
@@ -66,7 +65,7 @@ async def test_a_scan_goes_on_after_a_restart(backend: Backend, own_server: Real
     async for stored in backend.runs.scan():
         seen.append(stored.record.run_id)
         if len(seen) == 10:
-            await anyio.to_thread.run_sync(own_server.restart)
+            await asyncio.to_thread(own_server.restart)
     assert sorted(seen) == sorted(wanted)
 
 

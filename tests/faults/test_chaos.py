@@ -7,8 +7,6 @@ import os
 import random
 import time
 
-import anyio
-
 from jetjobs._core.models import RunStatus
 from tests.faults.rig import ACK_WAIT, HostProcess, Rig
 from tests.support.servers import RealServer
@@ -47,9 +45,9 @@ class Chaos:
 
     async def outage(self) -> None:
         self.outages += 1
-        await anyio.to_thread.run_sync(self.server.kill9)
+        await asyncio.to_thread(self.server.kill9)
         await asyncio.sleep(self.dice.uniform(0, 1.5 * ACK_WAIT))
-        await anyio.to_thread.run_sync(self.server.start)
+        await asyncio.to_thread(self.server.start)
 
 
 async def test_chaos(own_rig: Rig, own_server: RealServer) -> None:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import signal
 
-import anyio
 import pytest
 
 from jetjobs._core.models import RunStatus
@@ -129,10 +129,10 @@ async def test_a_host_ends_in_time_although_the_broker_is_away(own_rig: Rig, own
     host = await rig.host()
     run_id = await rig.trigger("hold3", 0.8)
     await rig.journal.started(run_id)
-    await anyio.to_thread.run_sync(own_server.kill9)
+    await asyncio.to_thread(own_server.kill9)
     host.sigterm()
     assert await host.exit_code(within=12) == 0
-    await anyio.to_thread.run_sync(own_server.start)
+    await asyncio.to_thread(own_server.start)
     await rig.host()
     record = await rig.ended("hold3", run_id, 4 * ACK_WAIT + 5)
     assert (record.status, record.starts) == (RunStatus.SUCCEEDED, 2)

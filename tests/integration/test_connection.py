@@ -10,7 +10,6 @@ from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-import anyio
 import nats
 import pytest
 from nats.aio.client import Client
@@ -214,14 +213,14 @@ class TestLoss:
         connection.on_reconnect(lambda: news.append("back"))
         since = connection.connected_since
         assert since is not None
-        await anyio.to_thread.run_sync(own_server.kill9)
+        await asyncio.to_thread(own_server.kill9)
         await until(lambda: news == ["lost"])
         assert connection.connected_since is None
         assert not connection.post("some.subject", b"x")
         with pytest.raises(BrokerUnavailable):
             await connection.wait_connected(0.05)
         assert await connection.refused_everywhere()
-        await anyio.to_thread.run_sync(own_server.start)
+        await asyncio.to_thread(own_server.start)
         await connection.wait_connected(10)
         assert news == ["lost", "back"]
         assert connection.connected_since is not None
@@ -243,14 +242,14 @@ class TestLoss:
         async with impostor(b"") as port:
             targets = f"{own_server.url},nats://127.0.0.1:{port}"
             connection = await connect({"servers": targets, "connect_timeout": 0.3}, name="test")
-            await anyio.to_thread.run_sync(own_server.kill9)
+            await asyncio.to_thread(own_server.kill9)
             await until(lambda: connection.connected_since is None)
             assert not await connection.refused_everywhere()
             await connection.close()
 
     async def test_waiting_ends_when_it_is_closed_for_good(self, own_server: RealServer):
         connection = await connect(own_server.url, name="test")
-        await anyio.to_thread.run_sync(own_server.kill9)
+        await asyncio.to_thread(own_server.kill9)
         await until(lambda: connection.connected_since is None)
         waiting = asyncio.create_task(connection.wait_connected(60))
         await asyncio.sleep(0)
@@ -261,7 +260,7 @@ class TestLoss:
     async def test_closing_while_it_reconnects_leaves_nothing_behind(self, own_server: RealServer):
         options = {"servers": own_server.url, "reconnect_time_wait": 0.001}
         connections = [await connect(options, name="test") for _ in range(40)]
-        await anyio.to_thread.run_sync(own_server.kill9)
+        await asyncio.to_thread(own_server.kill9)
         await until(lambda: all(connection.connected_since is None for connection in connections))
         with capture_logs():
             for connection in connections:
@@ -299,7 +298,7 @@ class TestBorrowed:
         connection = await connect(client, name="test")
         back = asyncio.Event()
         connection.on_reconnect(back.set)
-        await anyio.to_thread.run_sync(own_server.restart)
+        await asyncio.to_thread(own_server.restart)
         await asyncio.wait_for(back.wait(), 10)
         await until(lambda: told == ["lost", "back"])
         await connection.close()

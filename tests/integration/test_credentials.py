@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import anyio
 import pytest
 
 from jetjobs import JobClient, JobContext, JobHost, Module, RunStatus
@@ -112,14 +111,14 @@ async def test_a_life_with_a_password(make_server: Callable[[str], RealServer], 
         heard.note(
             host, client, settings, host.health(), record, run, await client.hosts.list(), *await client.jobs.list()
         )
-        await anyio.to_thread.run_sync(server.kill9)
+        await asyncio.to_thread(server.kill9)
         async with asyncio.timeout(20):
             while host.health().connected:  # noqa: ASYNC110
                 await asyncio.sleep(0.02)
             with pytest.raises(BrokerUnavailable) as away:
                 await client.get_job("shop.fail").trigger(timeout=0.5)
             heard.note(away.value, host.health())
-            await anyio.to_thread.run_sync(server.start)
+            await asyncio.to_thread(server.start)
             while not host.health().connected:  # noqa: ASYNC110
                 await asyncio.sleep(0.02)
         again = await client.get_job("shop.fail").trigger(timeout=15)

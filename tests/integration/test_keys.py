@@ -10,7 +10,6 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
-import anyio
 import pytest
 
 from jetjobs import Backoff, JobClient, JobContext, JobHost, Module, RunStatus
@@ -199,8 +198,8 @@ async def test_the_same_key_after_a_broker_restart(own_server: RealServer, proje
         shaky = await client.get_job("shop.eu.shaky").trigger(1, idempotency_key="ended")
         await shaky.wait(10)
         delayed = await job.trigger(1, idempotency_key="delayed", delay="1h")
-        await anyio.to_thread.run_sync(own_server.kill9)
-        await anyio.to_thread.run_sync(own_server.start)
+        await asyncio.to_thread(own_server.kill9)
+        await asyncio.to_thread(own_server.start)
         for first, name in ((running, "pay"), (shaky, "shaky"), (delayed, "pay")):
             key = {running: "running", shaky: "ended", delayed: "delayed"}[first]
             again = await client.get_job("shop.eu", name).trigger(2, idempotency_key=key, timeout=20)

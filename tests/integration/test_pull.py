@@ -9,7 +9,6 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Protocol
 
-import anyio
 import pytest
 
 from jetjobs._core import names
@@ -248,9 +247,9 @@ class TestLoss:
         before = await host.trigger(2)
         await host.come(2)
         await state_on_disk(own_server)
-        await anyio.to_thread.run_sync(own_server.kill9)
+        await asyncio.to_thread(own_server.kill9)
         await until(lambda: not host.link.connection.is_connected)
-        await anyio.to_thread.run_sync(own_server.start)
+        await asyncio.to_thread(own_server.start)
         after = await host.trigger(4)
         await host.come(4)  # the two slots left
         assert sorted(host.got) == sorted(before + after[:2])
@@ -279,10 +278,10 @@ class TestLoss:
         host = await hosts(own_server.url)
         await host.trigger(5)
         consumption = await host.consume(0)
-        await anyio.to_thread.run_sync(own_server.kill9)
+        await asyncio.to_thread(own_server.kill9)
         await until(lambda: not host.link.connection.is_connected)
         consumption.allow(3)
-        await anyio.to_thread.run_sync(own_server.start)
+        await asyncio.to_thread(own_server.start)
         await host.come(3)
 
     async def test_acks_of_a_lost_connection_leave_on_the_next_and_naks_do_not(
@@ -293,13 +292,13 @@ class TestLoss:
         await host.trigger(2)
         acked, naked = await host.come(2)
         await state_on_disk(own_server)
-        await anyio.to_thread.run_sync(own_server.sigterm)
+        await asyncio.to_thread(own_server.sigterm)
         await until(lambda: not host.link.connection.is_connected)
         acked.ack()
         naked.nak()
         assert host.consumption is not None
         host.consumption.allow(2)
-        await anyio.to_thread.run_sync(own_server.start)
+        await asyncio.to_thread(own_server.start)
         await host.link.connection.wait_connected(10)
 
         async def one_is_left() -> bool:
@@ -375,7 +374,7 @@ class TestCluster:
     async def test_the_leader_dies(self, hosts: OpenHost, tmp_path: Path, project: str):
         cluster = RealCluster(tmp_path)
         try:
-            await anyio.to_thread.run_sync(cluster.start)
+            await asyncio.to_thread(cluster.start)
             async with asyncio.timeout(20):
                 await cluster.ready()
             urls = ",".join(cluster.urls)
@@ -386,7 +385,7 @@ class TestCluster:
             await host.come(2)
             leader = await cluster.leader_of(names.stream(project))
             assert leader is not None
-            await anyio.to_thread.run_sync(leader.kill9)
+            await asyncio.to_thread(leader.kill9)
             later: list[str] = []
 
             async def stored() -> bool:

@@ -7,7 +7,6 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-import anyio
 import pytest
 
 from jetjobs._nats import writer as writer_module
@@ -161,7 +160,7 @@ class TestLoss:
         own_server.sigstop()
         writing = [asyncio.create_task(took(own.writer.write(f"s.{n}", b"", timeout=60), AnswerUnknown)) for n in "abc"]
         await until(lambda: own.writer.outstanding == 3)
-        await anyio.to_thread.run_sync(own_server.kill9)
+        await asyncio.to_thread(own_server.kill9)
         assert all(seconds < 10 for seconds in await asyncio.gather(*writing))
         assert own.writer.outstanding == 0
 
@@ -179,11 +178,11 @@ class TestLoss:
         assert sequence == 3
 
     async def test_not_connected_until_the_deadline_sends_nothing(self, own: Link, own_server: RealServer):
-        await anyio.to_thread.run_sync(own_server.kill9)
+        await asyncio.to_thread(own_server.kill9)
         await until(lambda: not own.connection.is_connected)
         assert 0.2 <= await took(own.writer.write("s.lost", b"", timeout=0.2), BrokerUnavailable) < 0.6
         waiting = asyncio.create_task(own.writer.write("s.kept", b"", timeout=20))
-        await anyio.to_thread.run_sync(own_server.start)
+        await asyncio.to_thread(own_server.start)
         assert await waiting == 1
         assert (await own.api("STREAM.INFO.s", {"subjects_filter": ">"}))["state"]["subjects"] == {"s.kept": 1}
 
@@ -193,10 +192,10 @@ class TestLoss:
         blob = bytes(900_000)
         writes = [asyncio.create_task(own.writer.write(f"s.{n}", blob, timeout=60)) for n in range(60)]
         await until(lambda: own.writer.outstanding == 60)
-        await anyio.to_thread.run_sync(own_server.kill9)
+        await asyncio.to_thread(own_server.kill9)
         ended = await asyncio.gather(*writes, return_exceptions=True)
         assert {type(end) for end in ended} == {AnswerUnknown}
-        await anyio.to_thread.run_sync(own_server.start)
+        await asyncio.to_thread(own_server.start)
         await own.connection.wait_connected(10)
         await own.writer.write("s.after", b"", timeout=5)
         subjects = (await own.api("STREAM.INFO.s", {"subjects_filter": ">"}))["state"]["subjects"]
@@ -252,12 +251,12 @@ class TestBackPressure:
 
     async def test_the_queue_moves_on_after_a_lost_connection(self, own_server: RealServer):
         link = await with_stream(own_server.url, "s4", outstanding=2)
-        await anyio.to_thread.run_sync(own_server.sigstop)
+        await asyncio.to_thread(own_server.sigstop)
         writes = [asyncio.create_task(link.writer.write(f"s4.{n}", b"", timeout=20)) for n in range(12)]
         await until(lambda: link.writer.outstanding == 2)
-        await anyio.to_thread.run_sync(own_server.kill9)
+        await asyncio.to_thread(own_server.kill9)
         await until(lambda: not link.connection.is_connected)
-        await anyio.to_thread.run_sync(own_server.start)
+        await asyncio.to_thread(own_server.start)
         ended = await asyncio.wait_for(asyncio.gather(*writes, return_exceptions=True), 10)
         assert [type(end) for end in ended[:2]] == [AnswerUnknown] * 2
         assert all(isinstance(end, int) for end in ended[2:])

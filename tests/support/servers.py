@@ -20,7 +20,7 @@ class RealServer:
     """One server with a folder of its own; what comes back after `restart` has its port and its store.
 
     The methods block for as long as the server needs (well under a second). In an async test whose
-    own client must go on meanwhile: `await anyio.to_thread.run_sync(server.restart)`.
+    own client must go on meanwhile: `await asyncio.to_thread(server.restart)`.
 
     `extra_conf` is text appended to the configuration, as in `authorization { … }`; `extra_args`
     are options of nats-server.

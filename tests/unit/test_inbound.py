@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from hypothesis import given
@@ -34,7 +34,7 @@ class Client:
         self.stats = {"in_msgs": 0, "in_bytes": 0}
         self._subs = {sid: Sub() for sid in (1, 2, 3)}
         if direct:
-            self._subs[1]._pending_queue = Direct(self._take, self._subs[1], self._failed)
+            self._subs[1]._pending_queue = Direct(self._take, cast("Any", self._subs[1]), self._failed)
 
     def _take(self, message: Inbound) -> None:
         self.heard.append((1, message.subject.encode(), message.reply.encode(), message.data, message._head))
@@ -91,7 +91,7 @@ async def test_a_handler_that_raises_is_reported_and_the_next_message_comes() ->
     def refuse(_message: Inbound) -> None:
         raise LookupError
 
-    client._subs[1]._pending_queue = Direct(refuse, client._subs[1], failures.append)
+    client._subs[1]._pending_queue = Direct(refuse, cast("Any", client._subs[1]), failures.append)
     await FrameParser(client).parse(b"MSG a 1 1\r\nx\r\nMSG b 2 1\r\ny\r\n")
     assert [type(each) for each in failures] == [LookupError]
     assert client.heard == [(2, b"b", b"", b"y", None)]
