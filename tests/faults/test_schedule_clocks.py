@@ -5,11 +5,14 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
-from jetjobs import Every, HostSettings, JobContext, JobHost, Module
+import pytest
+
+from jetjobs import Cron, Every, HostSettings, JobContext, JobHost, Module
 from jetjobs._clock import SystemClock
 from jetjobs._core.models import JobAddress
 from jetjobs._core.schedule_record import ScheduleRecord
@@ -17,9 +20,11 @@ from jetjobs._core.triggers import schedule_id
 from jetjobs._nats import open_backend
 from tests.faults.rig import eventually
 from tests.support.cluster import RealCluster
+from tests.support.servers import RealServer
+from tests.support.zones import private_zones, zone_changing
 
 EVERY = schedule_id(JobAddress("m", "j"), "every")
-SETTINGS = HostSettings(upkeep_every="2s")
+SETTINGS = HostSettings(upkeep_every="2s", ack_wait="3s", heartbeat_every="1s")
 
 
 def _noting(due: list[float], takes: float = 0) -> Module:
@@ -92,3 +97,45 @@ async def test_a_cluster_without_its_leader_for_a_while(cluster: RealCluster, pr
         found = await _decided(read, due)
         assert found.counters.missed == 0
         await backend.close()
+
+
+async def test_an_outage_over_a_change_of_the_clocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, project: str):
+    """What clocks show ends at the change or comes again; whoever decides when, no instant is lost or doubled."""
+    change_at = datetime.now(UTC).replace(microsecond=0) + timedelta(seconds=10)
+    spring = zone_changing("Test/Spring", change_at, reading=timedelta(hours=2), shift=timedelta(hours=1))
+    autumn = zone_changing("Test/Autumn", change_at, reading=timedelta(hours=3), shift=timedelta(hours=-1))
+    due: dict[str, list[float]] = {"spring": [], "left_out": [], "autumn": []}
+    module = Module("m")
+
+    async def note(ctx: JobContext[Any]) -> None:
+        assert ctx.trigger.scheduled_for is not None
+        due[ctx.job].append(ctx.trigger.scheduled_for.timestamp())
+
+    with private_zones(tmp_path / "zones", [spring, autumn]) as zones:
+        monkeypatch.setenv("ZONEINFO", str(zones))
+        server = RealServer(tmp_path / "nats")
+        server.start()
+        try:
+            for job, line, zone in (
+                ("spring", "*/2 * * * * *", "Test/Spring"),
+                ("left_out", "*/2 * 2 * * *", "Test/Spring"),
+                ("autumn", "*/2 * * * * *", "Test/Autumn"),
+            ):
+                module.expose_job(
+                    job, note, triggers=[Cron(line, timezone=zone, coalesce="all", overlap="queue")], timeout="1m"
+                )
+            target = {"servers": server.url, "reconnect_time_wait": 0.1}
+            async with JobHost([module], project=project, nats=target, settings=SETTINGS):
+                await eventually(lambda: due["spring"] and due["autumn"], 8, "the first runs")
+                await asyncio.to_thread(server.kill9)
+                await asyncio.sleep(max(0.0, change_at.timestamp() + 1 - time.time()))
+                await asyncio.to_thread(server.start)
+                after = change_at.timestamp() + 6
+                await eventually(lambda: min(due[job][-1] for job in ("spring", "autumn")) >= after, 20, "later runs")
+        finally:
+            server.remove()
+    for job in ("spring", "autumn"):
+        assert due[job][0] < change_at.timestamp()
+        assert all(later - earlier == 2 for earlier, later in pairwise(due[job])), job
+    # The hour that isn't there any more fired for as long as it was.
+    assert due["left_out"] == [at for at in due["spring"] if at < change_at.timestamp()]
