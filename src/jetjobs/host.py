@@ -131,7 +131,7 @@ class JobHost:
             ConfigError: a job can't be run in the process it asks for.
         """
         if self.switches.enabled:
-            check_isolation(job for served in self._served() for job in served.jobs)
+            check_isolation((served.module, served.jobs) for served in self._served())
         backend = await self._connect()
         self._bind(backend)
         if not self.switches.enabled:

@@ -7,6 +7,8 @@ import secrets
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from jetjobs._engine.children import ChildProcesses
+
 if TYPE_CHECKING:
     from jetjobs._clock import Clock
     from jetjobs._engine.held import HeldRuns
@@ -32,6 +34,7 @@ class Engine:
     host_id: str
     version: str | None = None
     draining: bool = False
+    children: ChildProcesses = field(default_factory=ChildProcesses)
     _claims: int = 0
     _claim_prefix: str = field(default_factory=lambda: secrets.token_hex(6))
 

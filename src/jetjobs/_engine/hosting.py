@@ -7,6 +7,7 @@ what ignores that is left to redelivery.
 
 from __future__ import annotations
 
+import asyncio
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from datetime import timedelta
@@ -179,6 +180,8 @@ class Hosting:
             await service.stop()
         await engine.tasks.cancel_all()
         engine.threads.close()
+        if engine.children.used:
+            await asyncio.to_thread(engine.children.close)
         try:
             await self.presence.leave()
         except BrokerError as error:
@@ -201,9 +204,9 @@ class Hosting:
                 left = 0.0  # It ignores an earlier order to stop, and its outcome is saved: nothing to wait for.
             longest = max(longest, left)
             timers.append(clock.call_later(max(left, 0.0), lambda held=held: held.stop("shutdown")))
-        ended = await engine.tasks.wait_idle(
-            longest + engine.settings.interrupt_grace.total_seconds() + AFTER_INTERRUPT
-        )
+        grace = engine.settings.interrupt_grace.total_seconds()
+        # A child process gets a second one, between SIGTERM and SIGKILL.
+        ended = await engine.tasks.wait_idle(longest + grace * (2 if engine.children.busy else 1) + AFTER_INTERRUPT)
         for timer in timers:
             timer.cancel()
         if not ended:

@@ -37,7 +37,9 @@ from jetjobs._engine.claiming import Claiming
 from jetjobs._engine.execution import TaskExecution, Verdict
 from jetjobs._engine.forks import leave_if_forked, lineage
 from jetjobs._engine.held import HeldRun
+from jetjobs._engine.isolation import is_isolated
 from jetjobs._engine.payloads import Prepared, fetch, prepare
+from jetjobs._engine.processes import run_isolated
 from jetjobs._engine.schedules import Schedules
 from jetjobs._engine.settling import Settling
 from jetjobs._engine.slots import Admission
@@ -268,6 +270,8 @@ class Runner:
                 return await task.call(
                     self._between_hooks(context) if hooked else self.hosted.job.invoke(context, payload)
                 )
+            if is_isolated(self.hosted.job):
+                return await run_isolated(engine, self.hosted, held, verdict=verdict, context=context)
             return await self._in_thread(held, verdict, context)
         finally:
             if timer is not None:

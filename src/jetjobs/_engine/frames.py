@@ -1,0 +1,98 @@
+"""What a host and its child processes say to each other: lists in the payloads' own codec, never pickle.
+
+To the child: `call` (followed by the payload as it was stored), `stop`. From it: `started`, `log`, `said`, `progress`,
+`checkpoint`, `ended`.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, NamedTuple, assert_never
+
+from jetjobs._core import codec
+from jetjobs._core.completion import (
+    Cancelled,
+    Ending,
+    Raised,
+    Returned,
+    ShutDown,
+    Skipped,
+    Snoozed,
+    TimedOut,
+)
+from jetjobs._core.models import Body, RunError
+from jetjobs._engine.isolation import Target
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+
+class Call(NamedTuple):
+    """One start of a handler: which job, the run's record as bytes, its payload as stored, and what else is known.
+
+    `offset` is broker time less this machine's, `has_state` whether the module's lifespan gave a state.
+    """
+
+    number: int
+    target: Target
+    record: bytes
+    body: Body | None
+    has_state: bool
+    offset: timedelta
+
+    def frames(self) -> list[bytes]:
+        """What to send, in this order."""
+        place = self.target
+        found = [list(place.imports), place.attribute, place.is_class, place.job, place.main_file]
+        encoding = None if self.body is None else self.body.encoding
+        head = codec.encode(["call", self.number, found, self.record, encoding, self.has_state, self.offset])
+        return [head] if self.body is None else [head, self.body.data]
+
+
+def read_call(frame: list[Any], receive: Callable[[], bytes]) -> Call:
+    """The call a frame begins; `receive` gives the next frame, which is the payload."""
+    _, number, (imports, attribute, is_class, job, main_file), record, encoding, has_state, offset = frame
+    body = None if encoding is None else Body(receive(), encoding)
+    target = Target(tuple(imports), attribute, is_class, job, main_file)
+    return Call(number, target, record, body, has_state, offset)
+
+
+def write_ending(ending: Ending) -> list[Any]:
+    """An ending as parts that the codec takes."""
+    match ending:
+        case Returned(result, late):
+            return ["returned", None if result is None else result.data, late]
+        case Raised(error, again, after):
+            return ["raised", _parts(error), again, after]
+        case TimedOut(error):
+            return ["timed_out", _parts(error)]
+        case Skipped(reason):
+            return ["skipped", reason]
+        case Snoozed(delay):
+            return ["snoozed", delay]
+        case Cancelled():
+            return ["cancelled"]
+        case ShutDown(error):
+            return ["shut_down", _parts(error)]
+        case _:
+            assert_never(ending)
+
+
+def read_ending(parts: list[Any]) -> Ending:
+    """The ending in the parts."""
+    return _READ[parts[0]](parts)
+
+
+def _parts(error: RunError) -> list[str]:
+    return [error.type, error.message, error.traceback]
+
+
+_READ: Mapping[str, Callable[[list[Any]], Ending]] = {
+    "returned": lambda parts: Returned(None if parts[1] is None else Body(parts[1]), late=parts[2]),
+    "raised": lambda parts: Raised(RunError(*parts[1]), again=parts[2], after=parts[3]),
+    "timed_out": lambda parts: TimedOut(RunError(*parts[1])),
+    "skipped": lambda parts: Skipped(parts[1]),
+    "snoozed": lambda parts: Snoozed(parts[1]),
+    "cancelled": lambda _: Cancelled(),
+    "shut_down": lambda parts: ShutDown(RunError(*parts[1])),
+}

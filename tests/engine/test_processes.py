@@ -1,0 +1,339 @@
+"""Handlers in child processes, on a real server."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from structlog.testing import capture_logs
+
+from jetjobs import ConfigError, HostSettings, JobContext, JobHost, Module
+from jetjobs._core.models import RunRecord, RunStatus
+from jetjobs._engine.isolation import find_target
+from jetjobs.client import JobClient
+from tests.support import process_jobs
+from tests.support.processes import gone_within
+
+pytestmark = [
+    pytest.mark.integration,
+    pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc"),
+]
+
+GRACE = 0.3
+SETTINGS = HostSettings(
+    ack_wait=3, heartbeat_every=0.5, lost_after=10, drain=0.2, interrupt_grace=GRACE, completion_error_after=2
+)
+MODULES = (process_jobs.jobs, process_jobs.stateful, process_jobs.tasks)
+
+
+class Bench:
+    def __init__(self, host: JobHost, client: JobClient) -> None:
+        self.host = host
+        self.client = client
+
+    async def trigger(self, job: str, payload: Any = None) -> Any:
+        module, _, name = job.rpartition(".")
+        return await self.client.get_job(module or "apart", name).trigger(payload)
+
+    async def run(self, job: str, payload: Any = None) -> RunRecord:
+        return await (await self.trigger(job, payload)).wait(20)
+
+
+@asynccontextmanager
+async def hosted(url: str, project: str, *modules: Module, settings: HostSettings = SETTINGS) -> AsyncIterator[Bench]:
+    host = JobHost(modules or MODULES, project=project, nats=url, settings=settings)
+    async with host, JobClient(url, project=project) as client:
+        yield Bench(host, client)
+
+
+@pytest.fixture
+async def bench(nats_url: str, project: str) -> AsyncIterator[Bench]:
+    before = children()
+    async with hosted(nats_url, project) as made:
+        yield made
+    assert children() == before, "a closed host leaves no child and no zombie"
+
+
+def children() -> set[int]:
+    """Processes whose parent this is, zombies too."""
+    found = {int(pid) for task in Path("/proc/self/task").iterdir() for pid in (task / "children").read_text().split()}
+    return {pid for pid in found if "nats-server" not in Path(f"/proc/{pid}/cmdline").read_text()}
+
+
+async def until(there: Callable[[], object], within: float = 15.0) -> Any:
+    async with asyncio.timeout(within):
+        while not (found := there()):
+            await asyncio.sleep(0.01)
+    return found
+
+
+async def written(path: Path) -> int:
+    return int(await until(lambda: path.exists() and path.read_text()))
+
+
+async def test_a_payload_a_result_and_what_was_said_between(bench: Bench) -> None:
+    with capture_logs() as said:
+        record = await bench.run("talk", {"number": 7})
+    assert record.status is RunStatus.SUCCEEDED, record.error
+    assert record.result == {"number": 7, "note": "none", "run": record.run_id, "kind": "manual"}
+    (line,) = record.logs
+    assert (line.message, line.level, line.fields["number"]) == ("begun", "info", 7)
+    assert record.progress is not None
+    assert (record.progress.done, record.progress.total, record.progress.message) == (3, 10, "going")
+    assert record.checkpoint_body is not None
+    assert record.checkpoint_body.value == {"at": 7}
+    own = [entry for entry in said if entry.get("run_id") == record.run_id]
+    assert [(entry["event"], entry["log_level"]) for entry in own] == [("begun", "info"), ("said", "warning")]
+
+
+async def test_it_runs_elsewhere_and_a_warm_child_is_used_again(bench: Bench) -> None:
+    pids = {(await bench.run("pid")).result for _ in range(3)}
+    assert len(pids) == 1
+    assert os.getpid() not in pids
+    assert children() >= pids
+
+
+async def test_runs_at_once_have_a_child_each(bench: Bench, tmp_path: Path) -> None:
+    runs = [await bench.trigger("looks", str(tmp_path / str(number))) for number in range(3)]
+    pids = {await written(tmp_path / str(number)) for number in range(3)}
+    assert len(pids) == 3
+    for run in runs:
+        await run.cancel()
+        assert (await run.wait(10)).status is RunStatus.CANCELLED
+
+
+async def test_a_warm_child_that_died_costs_no_attempt(bench: Bench) -> None:
+    pid = (await bench.run("pid")).result
+    assert isinstance(pid, int)
+    os.kill(pid, signal.SIGKILL)
+    record = await bench.run("pid")
+    assert (record.status, record.starts) == (RunStatus.SUCCEEDED, 1)
+    assert record.result != pid
+
+
+async def test_a_large_payload_and_result(bench: Bench) -> None:
+    data = os.urandom(3_000_000)
+    record = await bench.run("echo", data)
+    assert record.status is RunStatus.SUCCEEDED, record.error
+    run = bench.client.run("apart", "echo", record.run_id)
+    assert await run.result(10) == data
+
+
+async def test_a_checkpoint_reaches_the_next_attempt_past_a_death(bench: Bench) -> None:
+    record = await bench.run("resumes")
+    assert (record.status, record.result) == (RunStatus.SUCCEEDED, [1, 2])
+    error = record.attempts[0].error
+    assert error is not None
+    assert (error.type, error.message) == ("ProcessDied", "child process died: exit code 3")
+
+
+@pytest.mark.parametrize(
+    "how,status,starts,said",
+    [
+        ("skip", "SKIPPED", 1, "nothing to do"),
+        ("discard", "FAILED", 1, "Discard: never"),
+        ("snooze", "SUCCEEDED", 2, "attempt 1"),
+        ("later", "SUCCEEDED", 2, "attempt 2"),
+        ("odd", "SUCCEEDED", 3, "attempt 3"),
+        ("value", "FAILED", 1, "ValueError: not again"),
+        ("exit", "FAILED", 1, "SystemExit: 3"),
+        ("unstorable", "FAILED", 1, "PayloadError: result not serialisable"),
+    ],
+)
+async def test_outcomes(bench: Bench, how: str, status: str, starts: int, said: str) -> None:
+    record = await bench.run("ends", how)
+    error = "" if record.error is None else f"{record.error.type}: {record.error.message}"
+    assert (record.status.value, record.starts) == (status, starts), error
+    assert said in (error, record.skip_reason, record.result) or error.startswith(said)
+    if how == "value":
+        assert record.error is not None
+        assert "process_jobs.py" in record.error.traceback
+
+
+async def test_a_timeout_in_c_code_kills(bench: Bench, tmp_path: Path) -> None:
+    await bench.run("pid")  # a warm child: the timeout covers no start
+    run = await bench.trigger("counts_in_c", str(tmp_path / "pid"))
+    pid = await written(tmp_path / "pid")
+    record = await run.wait(10)
+    assert record.status is RunStatus.TIMED_OUT
+    assert record.error is not None
+    assert record.error.message == "timed out after 0.4 s"
+    assert [line.message for line in record.logs] == ["counting"]
+    assert pid not in children()
+    assert record.started_at is not None
+    assert record.finished_at is not None
+    took = (record.finished_at - record.started_at).total_seconds()
+    assert 0.4 + 2 * GRACE <= took < 4
+
+
+async def test_cancel_is_heard_at_once(bench: Bench, tmp_path: Path) -> None:
+    run = await bench.trigger("looks", str(tmp_path / "pid"))
+    pid = await written(tmp_path / "pid")
+    await run.cancel()
+    record = await run.wait(10)
+    assert record.status is RunStatus.CANCELLED
+    assert record.logs[-1].fields == {"reason": "cancel"}
+    assert (await bench.run("pid")).result == pid, "it went by itself: its process is as good as new"
+
+
+async def test_sigterm_lets_a_handler_clean_up(bench: Bench, tmp_path: Path) -> None:
+    run = await bench.trigger("cleans", str(tmp_path / "pid"))
+    pid = await written(tmp_path / "pid")
+    await run.cancel()
+    assert (await run.wait(10)).status is RunStatus.CANCELLED
+    assert (tmp_path / "pid.cleaned").exists()
+    assert pid not in children()
+
+
+async def test_a_sigterm_nobody_ordered_stops_nothing(bench: Bench, tmp_path: Path) -> None:
+    """A service manager sends it to all processes of a service; the host drains first."""
+    run = await bench.trigger("looks", str(tmp_path / "pid"))
+    pid = await written(tmp_path / "pid")
+    os.kill(pid, signal.SIGTERM)
+    os.kill(pid, signal.SIGINT)
+    with pytest.raises(TimeoutError):
+        await run.wait(0.5)
+    await run.cancel()
+    assert (await run.wait(10)).status is RunStatus.CANCELLED
+
+
+async def test_a_handler_that_ignores_sigterm(bench: Bench, tmp_path: Path) -> None:
+    run = await bench.trigger("ignores", str(tmp_path / "pid"))
+    pid = await written(tmp_path / "pid")
+    await run.cancel()
+    assert (await run.wait(10)).status is RunStatus.CANCELLED
+    assert pid not in children()
+
+
+@pytest.mark.parametrize("number,name", [(signal.SIGKILL, "9 (SIGKILL)"), (signal.SIGSEGV, "11 (SIGSEGV)")])
+async def test_a_crash_is_a_failed_attempt(bench: Bench, number: int, name: str) -> None:
+    record = await bench.run("crashes", int(number))
+    assert (record.status, record.result, record.starts) == (RunStatus.SUCCEEDED, "second", 2)
+    error = record.attempts[0].error
+    assert error is not None
+    assert error.message == f"child process died: signal {name}"
+    assert "about to crash" in [line.message for line in record.logs]
+
+
+async def test_a_fork_in_the_handler_ends_no_run(bench: Bench) -> None:
+    record = await bench.run("forks")
+    assert record.status is RunStatus.SUCCEEDED
+    assert record.result != 0
+
+
+async def test_a_process_that_holds_the_link_hides_no_death(bench: Bench) -> None:
+    record = await bench.run("leaves_a_holder")
+    assert record.status is RunStatus.FAILED
+    assert record.started_at is not None
+    assert record.finished_at is not None
+    assert (record.finished_at - record.started_at).total_seconds() < 3
+
+
+async def test_a_child_has_no_socket_of_the_broker(bench: Bench) -> None:
+    found = (await bench.run("descriptors")).result
+    assert isinstance(found, list)
+    assert len([each for each in found if each.startswith("socket:")]) == 1, found
+    assert len([each for each in found if each.startswith("pipe:")]) <= 3, found  # the lifeline, and our own outputs
+
+
+async def test_fifty_runs_leak_no_descriptor(bench: Bench) -> None:
+    await bench.run("pid")
+    gc.collect()
+    before = len(os.listdir("/proc/self/fd"))
+    for _ in range(40):
+        await bench.run("pid")
+    for _ in range(10):
+        await bench.run("crashes", int(signal.SIGKILL))
+    await bench.run("pid")
+    gc.collect()
+    assert len(os.listdir("/proc/self/fd")) <= before
+    assert len(children()) == 1
+
+
+async def test_state_stays_in_the_host(bench: Bench) -> None:
+    record = await bench.run("stateful.asks_state")
+    assert record.status is RunStatus.FAILED
+    assert record.error is not None
+    assert "ctx.state of stateful.asks_state is in the host" in record.error.message
+
+
+async def test_exposed_and_class_style_jobs(nats_url: str, project: str) -> None:
+    async with hosted(nats_url, project, process_jobs.tasks, process_jobs.Classy()) as bench:
+        assert (await bench.run("tasks.exposed", 4)).result == 5
+        assert (await bench.run("classy.double", 4)).result == 8
+
+
+async def test_hooks_run_in_the_host(nats_url: str, project: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    heard: list[object] = []
+
+    async def before(ctx: JobContext) -> None:
+        heard.append(os.getpid())
+
+    def after(ctx: JobContext, error: BaseException | None) -> None:
+        heard.append(None if error is None else f"{type(error).__name__} {error}")
+
+    monkeypatch.setattr(process_jobs.jobs, "_before", [before])
+    monkeypatch.setattr(process_jobs.jobs, "_after", [after])
+    async with hosted(nats_url, project) as bench:
+        for how in ("fine", "skip", "value"):
+            await bench.run("ends", how)
+    here = os.getpid()
+    assert heard == [here, None, here, "Skip nothing to do", here, "FailedInChild ValueError: not again"]
+
+
+@pytest.mark.parametrize("job", ["looks", "ignores"])
+async def test_shutdown_kills_for_certain(nats_url: str, project: str, job: str, tmp_path: Path) -> None:
+    before = children()
+    async with hosted(nats_url, project) as bench:
+        run = await bench.trigger(job, str(tmp_path / "pid"))
+        pid = await written(tmp_path / "pid")
+        await bench.host.close()
+        assert gone_within(pid, 0.1)
+        assert children() == before
+        record = await run.record()
+        assert record.status is RunStatus.FAILED
+        assert record.error is not None
+        assert record.error.type == "HostShutdown"
+
+
+async def test_never_more_children_than_thread_slots(nats_url: str, project: str, tmp_path: Path) -> None:
+    settings = HostSettings(ack_wait=3, heartbeat_every=0.5, lost_after=10, interrupt_grace=GRACE, threads=1)
+    async with hosted(nats_url, project, settings=settings) as bench:
+        first = await bench.trigger("looks", str(tmp_path / "1"))
+        await written(tmp_path / "1")
+        second = await bench.trigger("looks", str(tmp_path / "2"))
+        with pytest.raises(TimeoutError):
+            await until((tmp_path / "2").exists, within=0.5)
+        await first.cancel()
+        await written(tmp_path / "2")
+        await second.cancel()
+        await second.wait(10)
+
+
+def test_what_no_child_could_find_is_refused() -> None:
+    module = Module("local")
+
+    @module.job(isolation="process")
+    def nested(ctx: JobContext) -> None: ...
+
+    with pytest.raises(ConfigError, match="defined inside a function"):
+        find_target(module, nested)
+    module.expose_job("hidden", process_jobs.plain, isolation="process")
+    with pytest.raises(ConfigError, match=r"no imported file holds this Module .* write `local = Module"):
+        find_target(module, module.jobs["hidden"])
+
+
+async def test_a_host_refuses_it_before_it_connects(project: str) -> None:
+    module = Module("local")
+    module.expose_job("hidden", process_jobs.plain, isolation="process")
+    host = JobHost([module], project=project, nats="nats://127.0.0.1:1")
+    with pytest.raises(ConfigError, match='isolation="process" runs the handler in another process'):
+        await host.start()
