@@ -54,3 +54,4 @@ from jetjobs.outcomes import JobInterrupted as JobInterrupted
 from jetjobs.outcomes import RetryAfter as RetryAfter
 from jetjobs.outcomes import Skip as Skip
 from jetjobs.outcomes import Snooze as Snooze
+from jetjobs.sync import SyncJobClient as SyncJobClient

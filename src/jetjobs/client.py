@@ -87,18 +87,11 @@ class JobClient:
         """
         if self._scope is not None:
             return
-        backend = self._given
-        if backend is None:
-            target = self._nats if isinstance(self._nats, OpenClient) else connect_options(self._nats)
-            backend = await open_backend(target, self._project, name="jetjobs client")
         settings = self._settings
-        self._scope = Scope(
-            backend,
-            self._project,
-            settings.timeout.total_seconds(),
-            settings.max_payload,
-            JobLookup(backend.catalog, self._project),
-        )
+        if self._given is None:
+            self._scope = await open_scope(self._nats, self._project, settings)
+        else:
+            self._scope = _scope_of(self._given, self._project, settings)
         self._binding = ClientBinding(self._scope, self.get_job)
         for module in self._modules:
             module.bind(self._binding)
@@ -174,6 +167,21 @@ class JobClient:
                 "or call `await client.connect()` first"
             )
         return self._scope
+
+
+async def open_scope(nats: Any, project: str, settings: ClientSettings) -> Scope:
+    """One project over a new connection, or over an open nats-py client.
+
+    Raises:
+        BrokerUnavailable, AccessDenied: not reachable, or not let in.
+    """
+    target = nats if isinstance(nats, OpenClient) else connect_options(nats)
+    return _scope_of(await open_backend(target, project, name="jetjobs client"), project, settings)
+
+
+def _scope_of(backend: Backend, project: str, settings: ClientSettings) -> Scope:
+    lookup = JobLookup(backend.catalog, project)
+    return Scope(backend, project, settings.timeout.total_seconds(), settings.max_payload, lookup)
 
 
 def _project(project: str | None, backend: Backend | None) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Coroutine, Mapping
 from datetime import datetime, timedelta
-from typing import Any, Generic, Literal, Protocol, TypedDict, TypeVar, Unpack, cast, overload
+from typing import Any, Generic, Literal, Protocol, TypedDict, TypeVar, Unpack, cast, overload, runtime_checkable
 
 from jetjobs._core.durations import format_duration
 from jetjobs._core.models import JobAddress, JobDescriptor, RunRecord, RunStatus
@@ -21,6 +21,8 @@ from jetjobs.handlers import HandlerShape, digest_of
 
 P = TypeVar("P", contravariant=True)  # noqa: PLC0105 - users read Job[P, R] in hovers and docs
 R = TypeVar("R", covariant=True)  # noqa: PLC0105
+
+B = TypeVar("B")
 
 OnDuplicate = Literal["return", "raise", "retry_failed"]
 
@@ -51,8 +53,8 @@ class TriggerOptions(TypedDict, total=False):
     timeout: timedelta | float | str | None
 
 
-class TriggeredRun(Protocol[R]):
-    """What `trigger` gives: a handle on the run, whose result has the handler's type."""
+class StoredTrigger(Protocol):
+    """What is known of a run at once."""
 
     @property
     def run_id(self) -> str:
@@ -69,6 +71,10 @@ class TriggeredRun(Protocol[R]):
         """True when that run has another payload."""
         ...
 
+
+class TriggeredRun(StoredTrigger, Protocol[R]):
+    """What `trigger` gives: a handle on the run, whose result has the handler's type."""
+
     async def status(self) -> RunStatus:
         """Where the run is now."""
         ...
@@ -82,7 +88,23 @@ class TriggeredRun(Protocol[R]):
         ...
 
 
-class JobBinding(Protocol):
+class BlockingTriggeredRun(StoredTrigger, Protocol[R]):
+    """What `trigger_blocking` gives: the same, for a caller that blocks."""
+
+    def status(self) -> RunStatus:
+        """Where the run is now."""
+        ...
+
+    def wait(self, timeout: timedelta | float | str | None = None) -> RunRecord:
+        """The terminal record, whatever the outcome."""
+        ...
+
+    def result(self, timeout: timedelta | float | str | None = None) -> R:
+        """What the handler returned, or `RunEnded` raised."""
+        ...
+
+
+class Binding(Protocol):
     """A host or client that can trigger jobs for a project."""
 
     @property
@@ -90,9 +112,26 @@ class JobBinding(Protocol):
         """The project it triggers in."""
         ...
 
+
+@runtime_checkable
+class JobBinding(Binding, Protocol):
+    """One for callers that await."""
+
     async def trigger(self, job: Job[Any, Any], payload: Any, **options: Unpack[TriggerOptions]) -> Any:
         """Ask for a run of `job`; the payload is already checked against the handler."""
         ...
+
+
+@runtime_checkable
+class BlockingBinding(Binding, Protocol):
+    """One for threads that block."""
+
+    def trigger_blocking(self, job: Job[Any, Any], payload: Any, **options: Unpack[TriggerOptions]) -> Any:
+        """The same, for a thread without a running loop."""
+        ...
+
+
+AnyBinding = JobBinding | BlockingBinding
 
 
 class Job(Generic[P, R]):
@@ -124,6 +163,7 @@ class Job(Generic[P, R]):
         self._shape = shape
         self._parses = shape.payload_type is not None or not (shape.takes_payload and shape.payload_required)
         self._bindings: tuple[JobBinding, ...] = ()
+        self._blocking: tuple[BlockingBinding, ...] = ()
         # Not its attributes: one called `policy` would replace ours.
         functools.update_wrapper(cast("Callable[..., Any]", self), handler, updated=())
 
@@ -192,13 +232,18 @@ class Job(Generic[P, R]):
             digest=digest_of(said),
         )
 
-    def bind(self, binding: JobBinding) -> None:
-        """Let `trigger` go through this host or client; the one bound last wins within a project."""
-        self._bindings = (*(each for each in self._bindings if each is not binding), binding)
+    def bind(self, binding: AnyBinding) -> None:
+        """Let `trigger` or `trigger_blocking` go through this host or client; the last one wins within a project."""
+        self.unbind(binding)
+        if isinstance(binding, JobBinding):
+            self._bindings = (*self._bindings, binding)
+        if isinstance(binding, BlockingBinding):
+            self._blocking = (*self._blocking, binding)
 
-    def unbind(self, binding: JobBinding) -> None:
+    def unbind(self, binding: AnyBinding) -> None:
         """Undo `bind`; harmless when it isn't bound."""
         self._bindings = tuple(each for each in self._bindings if each is not binding)
+        self._blocking = tuple(each for each in self._blocking if each is not binding)
 
     @overload
     async def trigger(
@@ -214,23 +259,47 @@ class Job(Generic[P, R]):
             JobsNotHosted: the job is bound to nothing.
             AmbiguousHostError: it is bound to several projects.
         """
-        binding = self._binding()
+        binding = self._one_of(self._bindings)
         self.check_payload(payload)
         return cast("TriggeredRun[R]", await binding.trigger(self, payload, **options))
 
-    def _binding(self) -> JobBinding:
-        if not self._bindings:
+    @overload
+    def trigger_blocking(
+        self: Job[None, R], payload: None = None, **options: Unpack[TriggerOptions]
+    ) -> BlockingTriggeredRun[R]: ...
+    @overload
+    def trigger_blocking(self, payload: P, **options: Unpack[TriggerOptions]) -> BlockingTriggeredRun[R]: ...
+    def trigger_blocking(self, payload: Any = None, **options: Unpack[TriggerOptions]) -> BlockingTriggeredRun[R]:
+        """The same for a thread that may block: a plain handler's, a web server's, a script's.
+
+        Goes through a host or async client on its loop, or through a blocking client.
+
+        Raises:
+            BlockingCallError: this thread's event loop is running.
+            PayloadInvalidError, JobsNotHosted, AmbiguousHostError: as `trigger` does.
+        """
+        binding = self._one_of(self._blocking)
+        self.check_payload(payload)
+        return cast("BlockingTriggeredRun[R]", binding.trigger_blocking(self, payload, **options))
+
+    def _one_of(self, bindings: tuple[B, ...]) -> B:
+        if not bindings:
+            if self._blocking:
+                raise JobsNotHosted(
+                    f"{self.address} is bound to a blocking client only; write job.trigger_blocking(…) where no event "
+                    "loop runs, or bind it to an async one: async with JobClient(…, modules=[module])"
+                )
             raise JobsNotHosted(
                 f"{self.address} is bound to no host or client, so there is no broker to trigger it on; "
                 "write JobHost([module], …) or JobClient(…, modules=[module]), and trigger it while that is open"
             )
-        projects = sorted({binding.project for binding in self._bindings})
+        projects = sorted({binding.project for binding in (*self._bindings, *self._blocking)})
         if len(projects) > 1:
             raise AmbiguousHostError(
                 f"{self.address} is bound to the projects {' and '.join(projects)}; "
                 "write client.get_job(job).trigger(…) with the client of the one you mean"
             )
-        return self._bindings[-1]
+        return bindings[-1]
 
     def __repr__(self) -> str:
         return f"<Job {self.address} ({self.where})>"

@@ -20,7 +20,7 @@ from jetjobs.context import JobContext
 from jetjobs.declaring import ExposeOptions, JobDecorator, JobMethod, JobOptions, declare_job
 from jetjobs.errors import DeclarationError, DuplicateJobError, UnknownJobError
 from jetjobs.handlers import HandlerShape, inspect_handler, local_names
-from jetjobs.job import Job, JobBinding, TriggerOptions
+from jetjobs.job import AnyBinding, Job, TriggerOptions
 
 Lifespan = Callable[[], AbstractAsyncContextManager[Any] | AsyncIterator[Any]]
 Hook = Callable[..., Any]
@@ -85,19 +85,26 @@ class Module:
         Raises:
             UnknownJobError: no job of this module is called so.
         """
+        return await self._called(name).trigger(payload, **options)
+
+    def trigger_job(self, name: str, payload: Any = None, **options: Unpack[TriggerOptions]) -> Any:
+        """The same for a thread that may block; see `Job.trigger_blocking`."""
+        return self._called(name).trigger_blocking(payload, **options)
+
+    def _called(self, name: str) -> Job[Any, Any]:
         found = self._jobs.get(name)
         if found is None:
             close = difflib.get_close_matches(name, self._jobs, n=3)
             hint = f"did you mean {' or '.join(close)}?" if close else f"there are {', '.join(self._jobs) or 'none'}"
             raise UnknownJobError(f"module {self.name} has no job {name!r}; {hint}", close)
-        return await found.trigger(payload, **options)
+        return found
 
-    def bind(self, binding: JobBinding) -> None:
+    def bind(self, binding: AnyBinding) -> None:
         """Let the jobs' `trigger` go through this host or client."""
         for each in self._jobs.values():
             each.bind(binding)
 
-    def unbind(self, binding: JobBinding) -> None:
+    def unbind(self, binding: AnyBinding) -> None:
         """Undo `bind`."""
         for each in self._jobs.values():
             each.unbind(binding)

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, assert_type
 
-from jetjobs import Backoff, Cron, Every, Job, JobContext, JobPolicy, Module, OnEvent, job
-from jetjobs.job import AsyncJob, PlainJob, TriggeredRun
+from jetjobs import Backoff, Cron, Every, Job, JobContext, JobPolicy, Module, OnEvent, RunRecord, RunStatus, job
+from jetjobs.job import AsyncJob, BlockingTriggeredRun, PlainJob, TriggeredRun
+from jetjobs.sync import JobClient, JobHandle, JobRun
 
 
 @dataclass
@@ -99,3 +100,21 @@ async def use(ctx: JobContext[State]) -> None:
     assert_type(await (await shop.mail.trigger(Invoice(2))).result(), str)
     await generic(shop.mail).trigger(Invoice(3))
     assert_type(billing.expose_job("again", shop.mail.handler, max_attempts=2), Job[Any, Any])
+
+
+def block(client: JobClient) -> None:
+    sent = send.trigger_blocking(Invoice(1), idempotency_key="inv-1")
+    assert_type(sent, BlockingTriggeredRun[dict[str, str]])
+    assert_type(sent.result(timeout=30), dict[str, str])
+    close_day.trigger_blocking()
+
+    handle = client.get_job(send)
+    assert_type(handle, JobHandle[Invoice, dict[str, str]])
+    run = handle.trigger(Invoice(1), delay="5m")
+    assert_type(run, JobRun[dict[str, str]])
+    assert_type(run.result(), dict[str, str])
+    assert_type(run.status(timeout=1), RunStatus)
+    assert_type(run.wait("30s"), RunRecord)
+    assert_type(client.runs.list(job="send", limit=3), list[RunRecord])
+    assert_type(client.runs.get("id"), RunRecord)
+    assert_type(client.get_job("billing", "send"), JobHandle[Any, Any])

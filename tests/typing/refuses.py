@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from jetjobs import Cron, Every, JobContext, JobPolicy, Module, job
+from jetjobs import Cron, Every, JobContext, JobPolicy, Module, SyncJobClient, job
 
 billing = Module("billing")
 
@@ -55,6 +55,16 @@ async def use(ctx: JobContext) -> None:
     await Shop().mail.trigger(7)  # pyright: ignore[reportArgumentType]
     run = await send.trigger(Invoice(1))
     _wrong: int = await run.result()  # pyright: ignore[reportAssignmentType]
+
+
+def block(client: SyncJobClient) -> None:
+    send.trigger_blocking({"id": 7})  # pyright: ignore[reportArgumentType]
+    send.trigger_blocking()  # pyright: ignore[reportCallIssue]
+    run = client.get_job(send).trigger(Invoice(1))
+    _wrong: int = run.result()  # pyright: ignore[reportAssignmentType]
+    client.get_job(send).trigger(7)  # pyright: ignore[reportArgumentType]
+    run.status(1)  # pyright: ignore[reportCallIssue]
+    client.runs.list(limit="all")  # pyright: ignore[reportArgumentType]
 
 
 JobPolicy(max_atempts=2)  # pyright: ignore[reportCallIssue]

@@ -158,6 +158,15 @@ class JobRun(Generic[R]):
         return await Reader(self._scope).known(self.key, self._scope.deadline(timeout))
 
 
+def over(run: JobRun[R], scope: Scope) -> JobRun[R]:
+    """The same run over another connection."""
+    # Not a method: users would see it.
+    if scope is run._scope:  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
+        return run
+    triggered = Triggered(run.key, run.duplicate, run.payload_differs, run.no_host)
+    return JobRun(scope, triggered, run._read_result)  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
+
+
 def _why(record: RunRecord) -> str:
     status = record.status.value.replace("_", " ").lower()
     reason = str(record.error) if record.error is not None else record.skip_reason

@@ -1,0 +1,150 @@
+"""Blocking clients in forked processes, as web servers fork them: the parent has called, the children call too."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections import Counter
+from collections.abc import AsyncIterator
+
+import pytest
+
+from jetjobs import JobContext, JobHost, Module
+from jetjobs.config import HostSettings
+from tests.support.field import QUICK
+from tests.support.programs_run import run_program
+
+pytestmark = [
+    pytest.mark.integration,
+    pytest.mark.skipif(not hasattr(__import__("os"), "fork") or sys.platform == "darwin", reason="needs fork"),
+]
+
+# Children leave the ordinary way, through the interpreter's exit, as a web server's do.
+PRE_FORK = """
+import os, sys
+from jetjobs.sync import JobClient
+
+client = JobClient(timeout=10)
+job = client.get_job("shop.add")
+before = [job.trigger(n) for n in range(5)]
+children = []
+for child in range(1, 5):
+    pid = os.fork()
+    if not pid:
+        runs = [job.trigger(child * 100 + n) for n in range(10)]
+        assert [run.result(timeout=30) for run in runs] == [child * 100 + n for n in range(10)]
+        assert before[child].result(timeout=30) == child  # the parent's run, over the child's connection
+        sys.exit(0)
+    children.append(pid)
+during = [job.trigger(1000 + n) for n in range(5)]
+assert [os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) for pid in children] == [0] * 4
+after = [job.trigger(2000 + n, timeout=2) for n in range(5)]
+assert [run.result(timeout=30) % 1000 for run in [*before, *during, *after]] == [*range(5)] * 3
+print(len({run.run_id for run in [*before, *during, *after]}))
+"""
+
+# Forks at any moment of other threads' calls, with children of children.
+IN_FULL_FLIGHT = """
+import os, sys, threading
+from jetjobs.sync import JobClient
+
+client = JobClient(timeout=10)
+client.connect()
+start = threading.Barrier(5)
+
+def trigger(first):
+    start.wait()
+    for n in range(first, first + 40):
+        client.get_job("shop.add").trigger(n)
+
+threads = [threading.Thread(target=trigger, args=(n * 40,)) for n in range(4)]
+for thread in threads:
+    thread.start()
+start.wait()
+children = []
+for child in range(1, 5):
+    pid = os.fork()
+    if not pid:
+        client.get_job("shop.add").trigger(child * 1000)
+        grandchild = os.fork()
+        if not grandchild:
+            JobClient(timeout=10).get_job("shop.add").trigger(child * 1000 + 1)
+            sys.exit(0)
+        assert os.waitstatus_to_exitcode(os.waitpid(grandchild, 0)[1]) == 0
+        assert client.get_job("shop.add").trigger(child * 1000 + 2).result(timeout=30) == child * 1000 + 2
+        sys.exit(0)
+    children.append(pid)
+assert [os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) for pid in children] == [0] * 4
+for thread in threads:
+    thread.join()
+"""
+
+NOTHING_INHERITED = """
+import os, socket, sys
+from contextlib import suppress
+from pathlib import Path
+from jetjobs.sync import JobClient
+
+def sockets():
+    found = 0
+    for each in Path("/proc/self/fd").iterdir():
+        with suppress(OSError):
+            with socket.socket(fileno=os.dup(int(each.name))) as copy:
+                found += copy.family in {socket.AF_INET, socket.AF_INET6}
+    return found
+
+client = JobClient(timeout=10)
+closed = JobClient(timeout=10)
+none = sockets()
+client.jobs.list()
+closed.jobs.list()
+assert sockets() == none + 2
+pid = os.fork()
+if not pid:
+    print(sockets() - none, flush=True)
+    del closed
+    client.close()
+    sys.exit(0)
+assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+print(len(client.jobs.list(timeout=2)), len(closed.jobs.list(timeout=2)))
+"""
+
+
+@pytest.fixture
+async def started(nats_url: str, project: str) -> AsyncIterator[Counter[int]]:
+    """How often the handler was started for each payload."""
+    counted = Counter[int]()
+    shop = Module("shop")
+
+    @shop.job(max_concurrency=16, timeout="30s")
+    async def add(_ctx: JobContext, n: int) -> int:
+        counted[n] += 1
+        return n
+
+    assert add.name in shop.jobs
+    async with JobHost([shop], project=project, nats=nats_url, settings=HostSettings(**QUICK)):
+        yield counted
+
+
+async def test_children_of_a_parent_that_called_call_too(started: Counter[int], nats_url: str, project: str):
+    done = await asyncio.to_thread(run_program, PRE_FORK, nats_url, project)
+    assert (done.returncode, done.stderr, done.stdout) == (0, "", "15\n")
+    wanted = [*range(5), *range(1000, 1005), *range(2000, 2005)]
+    wanted += [child * 100 + n for child in range(1, 5) for n in range(10)]
+    assert started == Counter(wanted)
+
+
+async def test_forks_in_the_middle_of_calls(started: Counter[int], nats_url: str, project: str):
+    done = await asyncio.to_thread(run_program, IN_FULL_FLIGHT, nats_url, project)
+    assert (done.returncode, done.stderr) == (0, "")
+    wanted = Counter([*range(160), *(child * 1000 + n for child in range(1, 5) for n in range(3))])
+    async with asyncio.timeout(15):
+        while started.total() < wanted.total():  # noqa: ASYNC110 - the handler's own count
+            await asyncio.sleep(0.01)
+    assert started == wanted
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+async def test_a_child_keeps_no_socket_of_its_parent(started: Counter[int], nats_url: str, project: str):
+    done = await asyncio.to_thread(run_program, NOTHING_INHERITED, nats_url, project)
+    assert (done.returncode, done.stderr, done.stdout) == (0, "", "0\n1 1\n")
