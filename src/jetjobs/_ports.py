@@ -11,7 +11,7 @@ Every coroutine here ends within its deadline and raises only errors of `jetjobs
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -96,6 +96,27 @@ class Consumption(Protocol):
 
 
 OnDelivery = Callable[[Delivery], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A request to a job's call gateway. `answer` sends an answer, or nothing where nobody waits for one."""
+
+    job: JobAddress
+    headers: Mapping[str, str]
+    data: bytes
+    answer: Callable[[bytes], None]
+
+
+OnCall = Callable[[Call], None]
+
+
+class CallService(Protocol):
+    """One host's answering of calls."""
+
+    async def stop(self) -> None:
+        """No call arrives once this returns; what the broker had sent has arrived. Idempotent."""
+        ...
 
 
 class Broker(Protocol):
@@ -197,6 +218,14 @@ class Broker(Protocol):
 
     async def answer_asks(self, host_id: str, holds: Callable[[RunKey, str | None], bool]) -> None:
         """Answer the asks of others for as long as the connection is open."""
+        ...
+
+    async def answer_calls(self, jobs: Iterable[JobAddress], on_call: OnCall) -> CallService:
+        """Hear the calls to these jobs; of the hosts that do, one hears each. Survives reconnects.
+
+        A call whose answer would go to anything but an inbox isn't heard. `on_call` must neither block nor await.
+        A user without the right hears none, and that is logged.
+        """
         ...
 
     async def ring_cancel(self, run: RunKey) -> None:

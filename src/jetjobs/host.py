@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import structlog
 
+from jetjobs._client.asking import HostAsking
 from jetjobs._client.binding import ClientBinding
 from jetjobs._client.handle import JobHandle
 from jetjobs._client.lookup import JobLookup
@@ -110,6 +111,7 @@ class JobHost:
         self._backend: Backend | None = None
         self._hosting: Hosting | None = None
         self._binding: ClientBinding | None = None
+        self._scope: Scope | None = None
         self._closed = asyncio.Event()
         self._closing = False
 
@@ -276,23 +278,29 @@ class JobHost:
                 host_id=self.host_id,
                 version=self.version,
                 schedules=self.switches.schedules,
+                asking=HostAsking(self._scope_over(backend)),
             )
         return self._hosting
 
     def _bind(self, backend: Backend) -> None:
         if self._binding is None:
-            lookup = JobLookup(backend.catalog, self.project)
-            scope = Scope(backend, self.project, CALL_TIMEOUT, self.settings.max_payload, lookup)
+            scope = self._scope_over(backend)
             self._binding = ClientBinding(scope, lambda job: JobHandle(scope, job.address, job))
             for module in self.modules:
                 module.bind(self._binding)
+
+    def _scope_over(self, backend: Backend) -> Scope:
+        if self._scope is None:
+            lookup = JobLookup(backend.catalog, self.project)
+            self._scope = Scope(backend, self.project, CALL_TIMEOUT, self.settings.max_payload, lookup)
+        return self._scope
 
     async def _let_go(self) -> None:
         if self._binding is not None:
             for module in self.modules:
                 module.unbind(self._binding)
             self._binding = None
-        backend, self._backend = self._backend, None
+        backend, self._backend, self._scope = self._backend, None, None
         if backend is not None and self._given is None:
             await backend.close()
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from datetime import timedelta
 from typing import Protocol, TypeVar
 
 import pytest
 
 from jetjobs._core import names
-from jetjobs._core.models import ClaimCheck, RunKey
+from jetjobs._core.models import ClaimCheck, JobAddress, RunKey
 from jetjobs._ports import Backend, Delivery
 from jetjobs.testing import ManualClock, MemoryCluster, memory_backend
 
@@ -40,6 +40,10 @@ class World(Protocol):
     async def write_record(self, run: RunKey, data: bytes) -> None: ...
 
     async def write_chunk(self, claim: ClaimCheck, number: int, data: bytes | None) -> None: ...
+
+    async def call(self, job: JobAddress, data: bytes, headers: Mapping[str, str]) -> bytes | None:
+        """Call a job's gateway as a program without any other right would; `None` when nobody hears."""
+        ...
 
     async def close(self) -> None: ...
 
@@ -118,6 +122,10 @@ class MemoryWorld:
         if data is not None:
             chunks.put(f"{claim.subject}.{number}", data)
 
+    async def call(self, job: JobAddress, data: bytes, headers: Mapping[str, str]) -> bytes | None:
+        answer = self.cluster.project(self.project).calls.ask(job, data, headers)
+        return None if answer is None else await asyncio.wait_for(answer, 10)
+
     async def close(self) -> None:
         for backend in self._backends:
             await backend.close()
@@ -164,6 +172,19 @@ class NatsWorld:
         await client.close()
         if data is not None:
             await self.publish(subject, data)
+
+    async def call(self, job: JobAddress, data: bytes, headers: Mapping[str, str]) -> bytes | None:
+        import nats
+        from nats.errors import NoRespondersError
+
+        client = await nats.connect(self.url)
+        try:
+            subject = names.call_subject(self.project, job)
+            return (await client.request(subject, data, timeout=10, headers=dict(headers) or None)).data
+        except NoRespondersError:
+            return None
+        finally:
+            await client.close()
 
     async def publish(self, subject: str, data: bytes) -> None:
         """Write on any subject, as any other client could."""

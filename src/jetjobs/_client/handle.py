@@ -10,7 +10,7 @@ from jetjobs._client.job_run import JobRun
 from jetjobs._client.publishing import Publisher, Target
 from jetjobs._client.results import result_reader
 from jetjobs._client.scope import Scope
-from jetjobs._core.models import JobAddress
+from jetjobs._core.models import JobAddress, RunKey, TriggerInfo
 from jetjobs._core.triggering import PLAIN, Asked, check_options
 from jetjobs.job import Job, TriggerOptions
 
@@ -52,6 +52,13 @@ class JobHandle(Generic[P, R]):
     async def trigger_checked(self, payload: Any, asked: Asked, deadline: Deadline) -> JobRun[R]:
         """The same for a payload that was checked against the handler, or can't be."""
         triggered = await self._publisher.trigger(payload, asked, deadline)
+        return JobRun(self._scope, triggered, self._read_result)
+
+    async def trigger_named(
+        self, run: RunKey, info: TriggerInfo, payload: Any, *, asked: Asked, deadline: Deadline
+    ) -> JobRun[R]:
+        """Ask for one certain run, whose id says what it is for; asked for again, it is that run."""
+        triggered = await self._publisher.trigger_named(run, info, payload, asked=asked, deadline=deadline)
         return JobRun(self._scope, triggered, self._read_result)
 
     def check(self, payload: Any) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import os
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import Enum, auto
 from functools import cached_property
@@ -117,10 +117,7 @@ class Publisher:
         """
         address = self._target.address
         data = self._encode(payload)
-        lookup = self._scope.lookup
-        hosted = lookup.known_hosted(address) or await lookup.look(
-            address, deadline, allow_unknown=options.allow_unknown
-        )
+        hosted = self._scope.lookup.known_hosted(address) or await self._look(options, deadline)
         if options is PLAIN and len(data) <= INLINE_LIMIT and deadline.left >= self._one_try_seconds:
             run = RunKey(address.module, address.job, _fresh_id())
             message = Outgoing(self._prefix + run.run_id, self._headers if data else self._bare_headers, data)
@@ -131,6 +128,28 @@ class Publisher:
             return Triggered(run, False, False, not hosted)
         triggered = await self._by_options(data, options, deadline)
         return triggered if hosted else triggered._replace(no_host=True)
+
+    async def trigger_named(
+        self, run: RunKey, info: TriggerInfo, payload: Any, *, asked: Asked, deadline: Deadline
+    ) -> Triggered:
+        """Have one certain run stored, under an id its asker derived; what is there already is that run.
+
+        Raises:
+            As `trigger`.
+        """
+        data = self._encode(payload)
+        hosted = self._scope.lookup.known_hosted(run.address) or await self._look(asked, deadline)
+        call = _Call(data, asked, timing(asked, await self._now(asked, deadline)), deadline)
+        seen = await self._reader.snapshot(run, deadline)
+        if seen is not None:
+            triggered = Triggered(run, duplicate=True, payload_differs=differs(seen.payload_digest, call.digest))
+        else:
+            message = await self._message(run, call, replace(info, scheduled_for=call.when.scheduled_for))
+            triggered = await self._settle(run, await self._store(run, message, deadline), call)
+        return triggered._replace(no_host=not hosted)
+
+    async def _look(self, options: Asked, deadline: Deadline) -> bool:
+        return await self._scope.lookup.look(self._target.address, deadline, allow_unknown=options.allow_unknown)
 
     def _encode(self, payload: Any) -> bytes:
         if payload is None:

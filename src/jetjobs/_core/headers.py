@@ -246,7 +246,12 @@ def _bad(message: Message, key: RunKey | None, reason: str) -> BadTrigger:
     return BadTrigger(reason, key, message.sequence, message.stored_at, message.num_delivered)
 
 
-def _read_type(text: str) -> str:
+def read_content_type(text: str) -> Literal["msgpack", "json"]:
+    """The encoding a `Content-Type` names; its parameters are ignored.
+
+    Raises:
+        ValueError: it is neither of the two.
+    """
     encoding = _CONTENT_TYPES.get(text) or _CONTENT_TYPES.get(text.partition(";")[0].strip().lower())
     if encoding is None:
         raise ValueError(f"{text[:80]!a} is neither {MSGPACK_TYPE} nor {JSON_TYPE}")
@@ -319,7 +324,7 @@ def _part(parts: dict[str, Any], name: str, kind: type[Any]) -> Any:
 _MANUAL: Final = TriggerInfo()
 _INFO_TEXTS: Final = ("schedule_id", "event_subject", "parent_run_id", "retry_of")
 _READ: Final[dict[str, tuple[str, Callable[[str], Any]]]] = {
-    CONTENT_TYPE: ("encoding", _read_type),
+    CONTENT_TYPE: ("encoding", read_content_type),
     PAYLOAD: ("claim", _read_claim),
     TURN: ("turn", _read_turn),
     TRIGGER: ("info", read_info),

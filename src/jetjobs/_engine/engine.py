@@ -11,6 +11,7 @@ from jetjobs._engine.children import ChildProcesses
 
 if TYPE_CHECKING:
     from jetjobs._clock import Clock
+    from jetjobs._engine.asking import Asking
     from jetjobs._engine.held import HeldRuns
     from jetjobs._engine.slots import Slots
     from jetjobs._engine.tasks import Tasks
@@ -34,6 +35,7 @@ class Engine:
     host_id: str
     version: str | None = None
     draining: bool = False
+    asking: Asking | None = None
     children: ChildProcesses = field(default_factory=ChildProcesses)
     _claims: int = 0
     _claim_prefix: str = field(default_factory=lambda: secrets.token_hex(6))

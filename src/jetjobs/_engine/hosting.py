@@ -18,6 +18,7 @@ import structlog
 from jetjobs._core.retention import RetentionRules
 from jetjobs._engine.engine import Engine
 from jetjobs._engine.event_bridge import EventBridge
+from jetjobs._engine.gateway import Gateway
 from jetjobs._engine.heartbeat import Heartbeat, Renewal
 from jetjobs._engine.held import HeldRuns
 from jetjobs._engine.hosted import host_job
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
 
     from jetjobs._clock import Clock, Timer
     from jetjobs._core.models import JobDescriptor
+    from jetjobs._engine.asking import Asking
     from jetjobs._ports import Backend
     from jetjobs.config import HostSettings
     from jetjobs.job import Job
@@ -71,6 +73,7 @@ class Hosting:
         host_id: str,
         version: str | None,
         schedules: bool = True,
+        asking: Asking | None = None,
     ) -> None:
         self._served = served
         self._states = AsyncExitStack()
@@ -86,11 +89,13 @@ class Hosting:
             thread_slots=Slots(settings.threads),
             host_id=host_id,
             version=version,
+            asking=asking,
         )
         self.presence = Presence(self.engine, self._descriptors())
         self._reconciler = Reconciler(self.engine, self._declared()) if schedules else None
         self._services = self._loops()
         self.bridge = EventBridge(self.engine, [job for each in served for job in each.jobs])
+        self.gateway = Gateway(self.engine, [job for each in served for job in each.jobs])
         self._watchdog = Watchdog(self.engine)
 
     def _loops(self) -> list[Service]:
@@ -154,6 +159,7 @@ class Hosting:
             service.start()
         self._watchdog.start()
         await in_batches(runner.start() for runner in self._runners)
+        await self.gateway.start()
         log.info("host_started", host=engine.host_id, jobs=len(self._runners), project=engine.backend.broker.project)
 
     async def _measure_clock(self) -> None:
@@ -170,7 +176,8 @@ class Hosting:
     async def close(self) -> bool:
         """Take nothing more, drain, interrupt, let go; False when a handler still runs."""
         engine = self.engine
-        await self.bridge.stop()  # first, and while runs are taken: what it stores now needs no slot here
+        await self.gateway.stop()  # first: other hosts are to hear what is called from now on
+        await self.bridge.stop()  # then, and while runs are taken: what it stores now needs no slot here
         engine.draining = True
         for runner in self._runners:
             await runner.stop()

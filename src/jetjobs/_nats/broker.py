@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import datetime, timedelta
 from functools import partial
@@ -16,6 +16,7 @@ import structlog
 from jetjobs._clock import Clock, SystemClock
 from jetjobs._core import names
 from jetjobs._core.models import NOTHING, JobAddress, Message, Outgoing, RunKey, RunRecord
+from jetjobs._nats.calls import NatsCalls
 from jetjobs._nats.contents import runs_in_stream
 from jetjobs._nats.delivery import ACK_PREFIX, consumer_at
 from jetjobs._nats.faults import NotFound
@@ -24,7 +25,7 @@ from jetjobs._nats.link import Link
 from jetjobs._nats.provision import Provisioner, ProvisionSettings, wanted_streams
 from jetjobs._nats.pull import ContinuousPull, Share
 from jetjobs._nats.rights import prove_deliveries
-from jetjobs._ports import OnDelivery
+from jetjobs._ports import OnCall, OnDelivery
 from jetjobs.errors import AnswerUnknown, BrokerError, BrokerUnavailable
 
 _log = structlog.get_logger("jetjobs.nats")
@@ -217,6 +218,12 @@ class NatsBroker:
                 self._link.connection.post(message.reply, _HOLDS if holds(*asked) else _HOLDS_NOT)
 
         await self._link.connection.listen(names.host_subject(self._project, host_id), answer)
+
+    async def answer_calls(self, jobs: Iterable[JobAddress], on_call: OnCall) -> NatsCalls:
+        """Hear the calls to these jobs; of the hosts that do, one hears each."""
+        calls = NatsCalls(self._link, self._project)
+        await calls.hear(jobs, on_call)
+        return calls
 
     async def ring_cancel(self, run: RunKey) -> None:
         """Tell the hosts of a run, at once and without guarantee, that its record asks for a cancel."""

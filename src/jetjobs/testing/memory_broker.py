@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from datetime import datetime, timedelta
 
 from jetjobs._core import names
 from jetjobs._core.models import JobAddress, Message, Outgoing, RunKey, RunRecord
-from jetjobs._ports import OnDelivery
+from jetjobs._ports import OnCall, OnDelivery
 from jetjobs.errors import AnswerUnknown, BrokerError, BrokerUnavailable
+from jetjobs.testing.memory_calls import MemoryCallService
 from jetjobs.testing.memory_cluster import MemoryLink
 from jetjobs.testing.memory_consumer import MemoryConsumer
 
@@ -116,6 +117,10 @@ class MemoryBroker:
     async def answer_asks(self, host_id: str, holds: Callable[[RunKey, str | None], bool]) -> None:
         """Answer the asks of others."""
         await self.link.call(lambda: self._listeners.asks.append((self.link, host_id, holds)))
+
+    async def answer_calls(self, jobs: Iterable[JobAddress], on_call: OnCall) -> MemoryCallService:
+        """Hear the calls to these jobs; of the hosts that do, one hears each."""
+        return await self.link.call(lambda: self.link.project.calls.join(self.link, jobs, on_call))
 
     async def ring_cancel(self, run: RunKey) -> None:
         """Tell the hosts of a run that its record asks for a cancel."""

@@ -16,6 +16,7 @@ from jetjobs._core import names
 from jetjobs._core.models import HostPresence, JobAddress, JobDescriptor, RunKey
 from jetjobs.errors import AnswerUnknown, BrokerError, BrokerUnavailable
 from jetjobs.testing.clock import ManualClock
+from jetjobs.testing.memory_calls import MemoryCalls
 from jetjobs.testing.memory_consumer import MemoryConsumer
 from jetjobs.testing.memory_events import MemoryEvents
 from jetjobs.testing.memory_stream import MemoryStream
@@ -122,6 +123,7 @@ class MemoryProject:
         self.schedule_names = MemoryTable[str, str](cluster.now, cluster.call_later)
         self.leases = MemoryTable[str, str](cluster.now, cluster.call_later)
         self.listeners = Listeners()
+        self.calls = MemoryCalls()
         self._cluster = cluster
         self._consumers: dict[JobAddress, MemoryConsumer] = {}
 

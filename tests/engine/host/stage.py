@@ -92,10 +92,13 @@ class Stage:
 
     async def host(self, *, settings: HostSettings = SETTINGS) -> Hosted:
         """A host that serves `m.job` (three attempts), `m.once` and `m.timed` (one, a second long)."""
+        return await self.serve(_module(self.play, f"h{len(self.hosts)}"), settings=settings)
+
+    async def serve(self, *modules: Module, settings: HostSettings = SETTINGS) -> Hosted:
+        """A host that serves these modules."""
         connection = await self.world.connect()
         ports = FailingBackend(connection)
-        number = f"h{len(self.hosts)}"
-        host = JobHost([_module(self.play, number)], backend=ports, settings=settings, clock=self.clock)
+        host = JobHost(modules, backend=ports, settings=settings, clock=self.clock)
         made = Hosted(host, ports, connection)
         await self._driven(host.start())
         self.hosts.append(made)

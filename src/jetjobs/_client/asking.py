@@ -1,0 +1,150 @@
+"""A host's own way to ask for runs: children of what it runs, and runs for callers at the gateway."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any, cast
+
+import structlog
+
+from jetjobs._client.calls import Deadline
+from jetjobs._client.handle import JobHandle
+from jetjobs._client.job_run import JobRun
+from jetjobs._client.scope import Scope
+from jetjobs._core.durations import DurationLike, InstantLike
+from jetjobs._core.models import JobAddress, RunKey, RunRecord, TriggerInfo
+from jetjobs._core.run_ids import check_key, run_id_for_child
+from jetjobs._core.tokens import check_address, split_address
+from jetjobs._core.triggering import PLAIN, Asked, check_options
+from jetjobs.errors import BlockingCallError
+from jetjobs.job import Job
+
+SUBMIT_WITHIN = 5.0
+"""Seconds for a gateway's caller: those who ask wait about as long."""
+
+_LOOK_FOR_INTERRUPT = 0.2
+
+_logger = structlog.get_logger("jetjobs.client")
+
+
+class HostAsking:
+    """Asks for runs over the connection of a host. Made on the event loop on which the host runs."""
+
+    def __init__(self, scope: Scope) -> None:
+        self._scope = scope
+        self._loop = asyncio.get_running_loop()
+        self._handles: dict[JobAddress | int, JobHandle[Any, Any]] = {}
+
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop:
+        """The host's event loop."""
+        return self._loop
+
+    def children_of(self, parent: RunRecord) -> Children:
+        """What triggers the children of one start of a run."""
+        return Children(self, parent)
+
+    async def submit(self, job: Job[Any, Any], payload: Any, key: str | None) -> JobRun[Any]:
+        """Have a run stored for somebody outside; the payload fits the handler."""
+        asked = PLAIN if key is None else check_options(Asked(idempotency_key=key))
+        return await self.handle(job).trigger_checked(payload, asked, Deadline(SUBMIT_WITHIN))
+
+    def handle(self, job: object) -> JobHandle[Any, Any]:
+        """A job to trigger: by its `Job`, as `"module.job"`, or as a pair of names.
+
+        Raises:
+            InvalidNameError: no job can be called so.
+        """
+        declared = cast("Job[Any, Any]", job) if isinstance(job, Job) else None
+        if declared is not None:
+            key: JobAddress | int = id(declared)
+            address = declared.address
+        elif isinstance(job, tuple) and len(names := cast("tuple[object, ...]", job)) == 2:
+            key = address = check_address(*names)
+        else:
+            key = address = split_address(cast("object", job))
+        found = self._handles.get(key)
+        if found is None:
+            found = self._handles[key] = JobHandle(self._scope, address, declared)
+        return found
+
+    def deadline(self) -> Deadline:
+        """The end of a call that begins now."""
+        return self._scope.deadline()
+
+
+class Children:
+    """Triggers the children of one start of a run; implements `context.ChildTrigger`.
+
+    Children without a key are counted per job, anew in each attempt: the n-th of a job has the same id in all of them.
+    """
+
+    __slots__ = ("_asking", "_counts", "_parent")
+
+    def __init__(self, asking: HostAsking, parent: RunRecord) -> None:
+        self._asking = asking
+        self._parent = parent
+        self._counts: dict[JobAddress, int] | None = None
+
+    async def trigger_child(
+        self,
+        job: Any,
+        payload: Any = None,
+        *,
+        key: str | None = None,
+        delay: DurationLike | None = None,
+        at: InstantLike | None = None,
+    ) -> JobRun[Any]:
+        """The child's run, new or the one an earlier attempt made."""
+        handle = self._asking.handle(job)
+        handle.check(payload)
+        asked = check_options(Asked(delay=delay, at=at))
+        # Counted before the first await: children asked for at once keep their order.
+        parent = self._parent.run_key
+        named = self._next(handle.address) if key is None else check_key(key)
+        child = RunKey(*handle.address, run_id_for_child(parent, *handle.address, named))
+        info = TriggerInfo("child", parent_run_id=parent.run_id)
+        run = await handle.trigger_named(child, info, payload, asked=asked, deadline=self._asking.deadline())
+        if run.payload_differs:
+            _logger.warning("child_payload_differs", parent=str(parent), child=str(child), key=key)
+        return run
+
+    def trigger_child_blocking(self, job: Any, payload: Any = None, **options: Any) -> JobRun[Any]:
+        """The same from the thread of a plain handler.
+
+        Raises:
+            BlockingCallError: this thread runs an event loop.
+        """
+        if _is_on_a_loop():
+            raise BlockingCallError("trigger_child_blocking would stop this thread's event loop; await trigger_child")
+        return _wait(self.trigger_child(job, payload, **options), self._asking.loop)
+
+    def _next(self, address: JobAddress) -> int:
+        if self._counts is None:
+            self._counts = {}
+        count = self._counts[address] = self._counts.get(address, 0) + 1
+        return count
+
+
+def _is_on_a_loop() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
+
+
+def _wait(coroutine: Coroutine[Any, Any, JobRun[Any]], loop: asyncio.AbstractEventLoop) -> JobRun[Any]:
+    """The coroutine's result from another thread; short waits, because a thread in a long one can't be interrupted."""
+    asked = asyncio.run_coroutine_threadsafe(coroutine, loop)
+    try:
+        while True:
+            try:
+                return asked.result(_LOOK_FOR_INTERRUPT)
+            except TimeoutError:
+                if asked.done():
+                    raise
+    except BaseException:
+        asked.cancel()
+        raise
