@@ -16,7 +16,8 @@ After that it looks whether the schedules of its jobs come to what they should:
 * at the start, at each upkeep, and within a minute of each reconnect, all of them: decided, open occurrences given
   their trigger, the message published when it is missing and removed when it must not be there;
 * at each reconnect and in between, those that are overdue. A broker that crashed can lose the ticks of its last
-  minutes, and with an interval of an hour nobody would come by for long.
+  minutes, and with an interval of an hour nobody would come by for long. A tick can also wait for a slot that another
+  run of its job has; decided meanwhile, it doesn't use up its grace. So a short grace is looked at more often.
 
 A list shows candidates; each is then read from the leader, decided and written under its revision. Schedules whose job
 no live host has are made DISABLED after a week in which nobody decided what was due.
@@ -79,6 +80,18 @@ class _Hosts:
         others = [host for host in hosts if host.host_id != me]
         self.ids = {host.host_id for host in others}
         self.jobs = {job for host in others for job in host.jobs}
+
+
+def _patience(schedule: ScheduleRecord) -> timedelta:
+    """How long a tick may take before somebody looks for it."""
+    grace = schedule.misfire_grace
+    return OVERDUE if grace is None else min(OVERDUE, grace / 3)
+
+
+def _look_every(schedules: Iterable[ScheduleRecord]) -> float:
+    graces = [each.misfire_grace for each in schedules if each.is_active and each.misfire_grace is not None]
+    shortest = min(graces, default=None)
+    return LOOK_EVERY if shortest is None else min(LOOK_EVERY, max(shortest.total_seconds() / 3, PASS_EVERY))
 
 
 class Reconciler:
@@ -208,7 +221,7 @@ class Reconciler:
         await self._settle()
         stored = [each for each in await engine.backend.schedules.all() if each.schedule.address in self._me.jobs]
         await in_batches(self._reconcile(each) for each in stored if everything or self._is_overdue(each.schedule))
-        self._next_look = now + min(LOOK_EVERY, upkeep)
+        self._next_look = now + min(upkeep, _look_every(each.schedule for each in stored))
         if everything:
             await self._disable_abandoned()
             self._next_pass = now + upkeep
@@ -222,7 +235,7 @@ class Reconciler:
         await in_batches(self._guarded(self._remove(each, hosts), each) for each in list(self._leftover))
 
     def _is_overdue(self, schedule: ScheduleRecord) -> bool:
-        before = self._engine.backend.broker.now() - OVERDUE
+        before = self._engine.backend.broker.now() - _patience(schedule)
         if schedule.is_active and schedule.next_run_at is not None and schedule.next_run_at < before:
             return True
         return bool(schedule.open) and schedule.open[0] < before

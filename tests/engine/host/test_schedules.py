@@ -12,7 +12,8 @@ import pytest
 
 from jetjobs import Cron, Every, HostSettings, JobContext, JobHost, Module
 from jetjobs._core import names
-from jetjobs._core.models import JobAddress, RunStatus
+from jetjobs._core.headers import trigger_message
+from jetjobs._core.models import JobAddress, RunKey, RunStatus, TriggerInfo
 from jetjobs._core.schedule_record import ScheduleRecord, ScheduleState
 from jetjobs._core.schedules import pause, resume
 from jetjobs._core.triggers import schedule_id
@@ -332,3 +333,41 @@ async def test_a_record_of_a_newer_release_is_left_alone(scene: Scene):
     assert row is not None
     assert (row.value, row.revision) == (newer, revision)
     assert (await scene.record("other")).counters.runs >= 2
+
+
+async def test_waiting_for_another_run_of_the_job_uses_up_no_grace(scene: Scene):
+    scene.takes = 16.0
+    await scene.host(Every("20s", misfire_grace="9s"), at_once=1)
+    began = await scene.record()
+    assert began.next_run_at is not None
+    await scene.pass_by((began.next_run_at - scene.cluster.now()).total_seconds() - 2)
+    info = TriggerInfo("delayed", scheduled_for=scene.cluster.now())
+    message = trigger_message("test", RunKey("m", "j", "by-hand"), None, info=info)
+    await scene._driven(scene.ports.broker.store(message, expected=0))
+    await scene.pass_by(40)
+    found = await scene.record()
+    assert found.counters.missed == 0
+    assert found.counters.runs >= 1
+    assert scene.due[1] == began.next_run_at.timestamp()
+
+
+async def test_a_run_longer_than_grace_and_expiry_is_never_beside_another(scene: Scene):
+    scene.takes = 2 * 3600.0
+    module = Module("m")
+    module.expose_job("j", scene._call, triggers=[Every("5m", misfire_grace="1m")], max_concurrency=2, expires_in="1h")
+    for _ in range(2):
+        host = JobHost([module], backend=memory_backend(scene.cluster), settings=SETTINGS, clock=scene.clock)
+        await scene._driven(host.start())
+        scene.hosts.append(host)
+        module = Module("m")
+        module.expose_job(
+            "j", scene._call, triggers=[Every("5m", misfire_grace="1m")], max_concurrency=2, expires_in="1h"
+        )
+    await scene.clock.advance(timedelta(hours=4, minutes=20).total_seconds())
+    found = await scene.record()
+    assert scene.most_live == 1
+    assert found.counters.runs == len(scene.calls) == 2 + 1
+    assert found.counters.missed == 0
+    assert found.counters.overlap_skips >= 46
+    statuses = [stored.record.status async for stored in scene.ports.runs.scan(JOB)]
+    assert statuses.count(RunStatus.SUCCEEDED) == 2
