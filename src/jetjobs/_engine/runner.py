@@ -34,7 +34,7 @@ from jetjobs._core.models import BadTrigger, RunKey, RunRecord, RunStatus
 from jetjobs._core.run_ids import is_fresh
 from jetjobs._core.texts import run_error
 from jetjobs._engine.claiming import Claiming
-from jetjobs._engine.execution import TaskExecution, Verdict
+from jetjobs._engine.execution import TaskExecution, Verdict, describe
 from jetjobs._engine.forks import leave_if_forked, lineage
 from jetjobs._engine.held import HeldRun
 from jetjobs._engine.isolation import is_isolated
@@ -160,10 +160,10 @@ class Runner:
                 await self._run(held, found)
             finally:
                 self._engine.held.release(held)
-        except Exception:
+        except Exception as fault:  # noqa: BLE001
             # A fence: a fault of ours in one run must neither end the host nor pass in silence. The record stays as
-            # it is, and redelivery takes the run over.
-            log.exception("run_broke", subject=delivery.message.subject)
+            # it is, and redelivery takes the run over. As text: a log that shows local variables would show payloads.
+            log.error("run_broke", subject=delivery.message.subject, error=describe(fault).traceback)  # noqa: TRY400
         finally:
             self._admission.give_back()
             self._allow_one()
