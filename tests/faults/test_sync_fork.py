@@ -109,6 +109,38 @@ assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
 print(len(client.jobs.list(timeout=2)), len(closed.jobs.list(timeout=2)))
 """
 
+# What is bound to a loop of the parent's says so in a child, instead of waiting for it.
+BORROWED = """
+import asyncio, os
+from jetjobs import JobClient, JobContext, Module
+from jetjobs.errors import ClientError
+
+shop = Module("shop")
+
+@shop.job(timeout="30s")
+async def add(ctx: JobContext, n: int) -> int:
+    return n
+
+def fork():
+    run = add.trigger_blocking(1)
+    pid = os.fork()
+    if not pid:
+        for call in (run.status, lambda: add.trigger_blocking(2)):
+            try:
+                call()
+            except ClientError as error:
+                print("jetjobs.sync.JobClient" in str(error), flush=True)
+        os._exit(0)
+    os.waitpid(pid, 0)
+    print(run.result(timeout=20))
+
+async def main():
+    async with JobClient(modules=[shop]):
+        await asyncio.to_thread(fork)
+
+asyncio.run(main())
+"""
+
 
 @pytest.fixture
 async def started(nats_url: str, project: str) -> AsyncIterator[Counter[int]]:
@@ -148,3 +180,9 @@ async def test_forks_in_the_middle_of_calls(started: Counter[int], nats_url: str
 async def test_a_child_keeps_no_socket_of_its_parent(started: Counter[int], nats_url: str, project: str):
     done = await asyncio.to_thread(run_program, NOTHING_INHERITED, nats_url, project)
     assert (done.returncode, done.stderr, done.stdout) == (0, "", "0\n1 1\n")
+
+
+async def test_a_parents_loop_is_not_waited_for(started: Counter[int], nats_url: str, project: str):
+    done = await asyncio.to_thread(run_program, BORROWED, nats_url, project)
+    assert (done.returncode, done.stderr, done.stdout) == (0, "", "True\nTrue\n1\n")
+    assert started == {1: 1}
