@@ -71,7 +71,7 @@ async def test_restarts_do_not_move_an_interval(schedules: ScheduleRig):
     due = [line.due for line in starts]
     assert due == occurrences_between(due[0], due[-1], 4)
     assert len(due) >= 3
-    assert all(line.now - line.due < 2.5 for line in starts)
+    assert all(line.now - line.due < 4 for line in starts)
 
 
 async def test_a_schedule_that_code_no_longer_has_goes_and_the_others_stay(schedules: ScheduleRig):
@@ -81,11 +81,11 @@ async def test_a_schedule_that_code_no_longer_has_goes_and_the_others_stay(sched
     await schedules.stop(host)
     host = await schedules.host({"j": {"triggers": [every("2s")]}})
     assert await schedules.message("j", "cron") is None
-    assert (await schedules.record("j", "cron")).state is ScheduleState.DELETED
+    gone = await schedules.record("j", "cron")
+    assert gone.state is ScheduleState.DELETED
     assert await schedules.sequence("j", "every") == kept
-    gone = len(schedules.starts("j", "cron"))
     await schedules.started("j", len(schedules.starts("j")) + 2)
-    assert len(schedules.starts("j", "cron")) == gone
+    assert all(due <= gone.state_at.timestamp() for due in schedules.due("j", "cron"))
     await schedules.stop(host)
     await schedules.host({"other": {}})
     assert await schedules.message("j", "every") is None

@@ -95,8 +95,6 @@ class Schedules:
             written = await self.write(stored, decision)
             if written is not None and not decision.more:
                 return written.schedule
-            if written is not None:
-                await self.start_open(written.schedule)
 
     async def runs_of(self, schedule: ScheduleRecord) -> dict[str, RunRecord | None]:
         """What the leader has of those live runs that may have a record, by run id."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any, cast
 
 import msgpack
@@ -16,9 +16,13 @@ from jetjobs._core.headers import trigger_message
 from jetjobs._core.models import JobAddress, RunKey, RunStatus, TriggerInfo
 from jetjobs._core.schedule_record import ScheduleRecord, ScheduleState
 from jetjobs._core.schedules import pause, resume
+from jetjobs._core.starting import jittered
+from jetjobs._core.timetables import timetable_of
 from jetjobs._core.triggers import schedule_id
-from jetjobs.errors import BrokerError, ScheduleError
+from jetjobs._engine.schedules import Schedules
+from jetjobs.errors import BrokerError, ScheduleError, WrongRevision
 from jetjobs.testing import FailingBackend, ManualClock, MemoryCluster, memory_backend
+from jetjobs.testing.memory_backend import MemoryBackend
 
 JOB = JobAddress("m", "j")
 SETTINGS = HostSettings(ack_wait=3, heartbeat_every=1, lost_after=10, upkeep_every=30)
@@ -32,6 +36,7 @@ class Scene:
         self.cluster = MemoryCluster(self.clock, ack_wait=timedelta(seconds=3))
         self.ports = memory_backend(self.cluster)
         self.hosts: list[JobHost] = []
+        self.links: list[MemoryBackend] = []
         self.calls: list[tuple[float, float]] = []
         self.takes = 0.0
         self.live = 0
@@ -51,7 +56,9 @@ class Scene:
     async def host(self, *triggers: Cron | Every, at_once: int = 2, attempts: int = 1) -> FailingBackend:
         module = Module("m")
         module.expose_job("j", self._call, triggers=triggers, max_concurrency=at_once, max_attempts=attempts)
-        ports = FailingBackend(memory_backend(self.cluster))
+        connection = memory_backend(self.cluster)
+        self.links.append(connection)
+        ports = FailingBackend(connection)
         host = JobHost([module], backend=ports, settings=SETTINGS, clock=self.clock)
         await self._driven(host.start())
         self.hosts.append(host)
@@ -117,6 +124,8 @@ async def test_each_tick_is_one_run_and_leaves_nothing(scene: Scene):
     assert (await scene.record("cron")).counters.runs >= 3
     assert not found.live
     assert await scene.messages() == 2  # the schedules themselves
+    runs = found.counters.runs + (await scene.record("cron")).counters.runs
+    assert scene.cluster.project("test").stream.last_sequence == 2 + runs  # a tick is its run's only message
 
 
 @pytest.mark.parametrize("when", ["before", "after"])
@@ -193,8 +202,11 @@ async def test_jitter_delays_a_start_and_holds_no_slot(scene: Scene):
     await scene.pass_by(130)
     assert len(scene.calls) >= 5
     late = [now - due for due, now in scene.calls]
-    assert all(0 <= each < 16 for each in late)
     assert max(late) > 1
+    found = await scene.record()
+    for due, now in scene.calls:
+        at = datetime.fromtimestamp(due, UTC)
+        assert 0 <= now - jittered(found, timetable_of(found), at).timestamp() <= 0.5
     assert _steady(sorted(scene.due), 20)
 
 
@@ -206,8 +218,9 @@ async def test_pause_and_resume(scene: Scene):
     await scene.host(Every("5s"))
     await scene.pass_by(12)
     await scene.edit(pause)
-    await scene.pass_by(40)
-    assert not await scene.has_message()
+    await scene.pass_by(6)
+    assert not await scene.has_message()  # the next tick told, before any upkeep
+    await scene.pass_by(34)
     count = len(scene.calls)
     assert count <= 3
     await scene.pass_by(40)
@@ -371,3 +384,69 @@ async def test_a_run_longer_than_grace_and_expiry_is_never_beside_another(scene:
     assert found.counters.overlap_skips >= 46
     statuses = [stored.record.status async for stored in scene.ports.runs.scan(JOB)]
     assert statuses.count(RunStatus.SUCCEEDED) == 2
+
+
+async def test_the_schedule_knows_of_an_end_before_the_next_tick(scene: Scene):
+    ports = await scene.host(Every("60s"))
+    ports.fail("schedules.update", skip=1, error=WrongRevision("somebody wrote"))
+    await scene.pass_by(62)
+    found = await scene.record()
+    assert found.counters.runs == 1
+    assert not found.live
+    assert found.last_ended_at is not None
+
+
+async def test_what_is_queued_starts_when_the_run_before_it_ends(scene: Scene):
+    scene.takes = 70.0
+    await scene.host(Every("60s", overlap="queue"))
+    await scene.pass_by(205)
+    first, second = scene.calls[:2]
+    assert second[0] == first[0] + 60
+    assert second[1] - (first[1] + 70) < 1
+
+
+async def test_what_nobody_could_start_in_time_is_one_record(scene: Scene):
+    await scene.host(Every("5s", misfire_grace="7s"))
+    await scene.pass_by(12)
+    await scene.stop()
+    await scene.pass_by(60)
+    await scene.host(Every("5s", misfire_grace="7s"))
+    await scene.pass_by(12)
+    missed = [run async for run in scene.ports.runs.scan(JOB) if run.record.status is RunStatus.MISSED]
+    found = await scene.record()
+    assert len(missed) == 1
+    assert missed[0].record.extra["occurrences"] == found.counters.missed >= 9
+
+
+async def test_a_tick_that_is_running_is_taken_over_and_never_acked(scene: Scene):
+    scene.takes = 20.0
+    await scene.host(Every("1h"), attempts=2)
+    await scene.host(Every("1h"), attempts=2)
+    await scene.pass_by(3600)
+    assert len(scene.calls) == 1
+    holder = scene.hosts[0] if scene.hosts[0].health().running else scene.hosts[1]
+    scene.links[scene.hosts.index(holder)].cut()
+    await scene.pass_by(60)
+    scene.links[scene.hosts.index(holder)].heal()
+    await scene.pass_by(30)
+    (run,) = [stored.record async for stored in scene.ports.runs.scan(JOB)]
+    assert (run.status, run.attempt) == (RunStatus.SUCCEEDED, 2)
+    assert not (await scene.record()).live
+
+
+async def test_of_those_who_decide_together_one_does(scene: Scene):
+    await scene.host(Every("10s"))
+    await scene.host(Every("10s"))
+    await scene.stop()
+    one = scene.hosts[0]._hosting
+    assert one is not None
+    schedules = Schedules(one.engine)
+    await scene.pass_by(3)
+    ahead = scene.cluster.now() + timedelta(seconds=8)
+    name = schedule_id(JOB, "every")
+    decided = await scene._driven(asyncio.gather(*(schedules.decide(name, now=ahead) for _ in range(5))))
+    assert {each.counters.decided for each in decided} == {1}
+    for each in decided:
+        await scene._driven(schedules.start_open(each))
+    assert await scene.messages() == 2
+    assert (await scene.record()).counters.runs == 1
