@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from structlog.testing import capture_logs
 
 from jetjobs import JobClient, JobHost, RunStatus
 from jetjobs._core import names
@@ -107,6 +108,22 @@ HOSTS = [
     "$JS.API.STREAM.PURGE.JETJOBS_shop_payloads",
 ]
 DEAF = [">", "$JS.>", "_INBOX.>", "_INBOX_boss.>", "jetjobs.>", "jetjobs.other.>", "jetjobs.other.events.>", "$KV.>"]
+
+
+@pytest.mark.usefixtures("host")
+async def test_a_caller_without_the_lines_for_it_can_not_cancel_and_all_else(server: RealServer):
+    with capture_logs() as logs:
+        async with JobClient(login(server, "asker"), project="shop") as asker:
+            send = asker.get_job("billing.send")
+            run = await send.trigger(LARGE, idempotency_key="large")
+            assert (await send.trigger(LARGE, idempotency_key="large")).duplicate
+            assert await run.result(timeout=WITHIN) == LARGE
+            later = await send.trigger("later", delay="1h")
+            await later.reschedule(time.time())
+            assert await later.result(timeout=WITHIN) == "later"
+            at_work = await running(asker)
+            assert [line for line in logs if line["event"] == "nats permission missing"] == []
+            await denied(at_work.cancel(), f"$KV.jetjobs_shop_runs.billing.wait.{at_work.run_id}")
 
 
 @pytest.mark.parametrize(

@@ -37,6 +37,12 @@ def host_of_events(name: str) -> str:
     return host.replace('"orders.paid"', "").replace("publish: { allow: [", "publish: { allow: [\n" + found["events"])
 
 
+def caller_without_cancel(name: str) -> str:
+    """The page's caller under another name, without the lines it says it can do without."""
+    caller = blocks()["caller"].replace("shop_caller", name).replace("$SHOP_CALLER_PASSWORD", PASSWORD)
+    return re.sub(r"# cancel\n.*?\]", "]", caller, count=1, flags=re.DOTALL)
+
+
 def configuration(*more_users: str) -> str:
     """The page's server, all of its users, one without limits called boss, and more."""
     found = blocks()
