@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import importlib
 import os
 import signal
 import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -48,7 +49,7 @@ class Bench:
 
 
 @asynccontextmanager
-async def hosted(url: str, project: str, *modules: Module, settings: HostSettings = SETTINGS) -> AsyncIterator[Bench]:
+async def hosted(url: str, project: str, *modules: Module, settings: HostSettings = SETTINGS) -> AsyncGenerator[Bench]:
     host = JobHost(modules or MODULES, project=project, nats=url, settings=settings)
     async with host, JobClient(url, project=project) as client:
         yield Bench(host, client)
@@ -68,9 +69,14 @@ def children() -> set[int]:
     return {pid for pid in found if "nats-server" not in Path(f"/proc/{pid}/cmdline").read_text()}
 
 
+def descriptors() -> int:
+    gc.collect()
+    return len(list(Path("/proc/self/fd").iterdir()))
+
+
 async def until(there: Callable[[], object], within: float = 15.0) -> Any:
     async with asyncio.timeout(within):
-        while not (found := there()):
+        while not (found := there()):  # noqa: ASYNC110 - what is waited for is a file that another process writes
             await asyncio.sleep(0.01)
     return found
 
@@ -238,23 +244,20 @@ async def test_a_process_that_holds_the_link_hides_no_death(bench: Bench) -> Non
 
 
 async def test_a_child_has_no_socket_of_the_broker(bench: Bench) -> None:
-    found = (await bench.run("descriptors")).result
-    assert isinstance(found, list)
+    found: Any = (await bench.run("descriptors")).result
     assert len([each for each in found if each.startswith("socket:")]) == 1, found
     assert len([each for each in found if each.startswith("pipe:")]) <= 3, found  # the lifeline, and our own outputs
 
 
 async def test_fifty_runs_leak_no_descriptor(bench: Bench) -> None:
     await bench.run("pid")
-    gc.collect()
-    before = len(os.listdir("/proc/self/fd"))
+    before = descriptors()
     for _ in range(40):
         await bench.run("pid")
     for _ in range(10):
         await bench.run("crashes", int(signal.SIGKILL))
     await bench.run("pid")
-    gc.collect()
-    assert len(os.listdir("/proc/self/fd")) <= before
+    assert descriptors() <= before
     assert len(children()) == 1
 
 
@@ -269,6 +272,33 @@ async def test_exposed_and_class_style_jobs(nats_url: str, project: str) -> None
     async with hosted(nats_url, project, process_jobs.tasks, process_jobs.Classy()) as bench:
         assert (await bench.run("tasks.exposed", 4)).result == 5
         assert (await bench.run("classy.double", 4)).result == 8
+
+
+BROKEN_LATER = """
+from jetjobs import JobContext, Module
+later = Module("later")
+
+@later.job(isolation="process", timeout="60s")
+def fine(ctx: JobContext) -> str:
+    return "fine"
+"""
+
+
+async def test_an_import_that_fails_is_a_failed_attempt_and_tried_anew(
+    nats_url: str, project: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(tmp_path)
+    file = tmp_path / "broken_later.py"
+    file.write_text(BROKEN_LATER)
+    module = importlib.import_module("broken_later").later
+    async with hosted(nats_url, project, module) as bench:
+        file.write_text(f"raise OSError('half deployed')\n{BROKEN_LATER}")
+        record = await bench.run("later.fine")
+        assert record.status is RunStatus.FAILED
+        assert record.error is not None
+        assert (record.error.type, record.error.message) == ("OSError", "half deployed")
+        file.write_text(BROKEN_LATER)
+        assert (await bench.run("later.fine")).result == "fine"
 
 
 async def test_hooks_run_in_the_host(nats_url: str, project: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -48,9 +48,13 @@ def main(link: int, lifeline: int) -> None:
     """Serve calls until the host closes the link."""
     _die_with_host(lifeline)
     # Ctrl-C is the host's to hear: it drains. A function and not SIG_IGN, which the handler's own children would keep.
-    signal.signal(signal.SIGINT, lambda *_: None)
+    signal.signal(signal.SIGINT, _hear_nothing)
     mark_child()
     Serving(_opened(link)).serve()
+
+
+def _hear_nothing(*_: object) -> None:
+    pass
 
 
 def _opened(link: int) -> Any:
@@ -133,7 +137,7 @@ class ChildContext(JobContext[Any]):
             )
 
     @state.setter
-    def state(self, value: Any) -> None:  # pyright: ignore[reportIncompatibleVariableOverride]
+    def state(self, value: Any) -> None:
         pass
 
 
@@ -277,9 +281,10 @@ class Serving:
 
 def find(target: Target) -> Job[Any, Any]:
     """The job at that place, imported."""
-    for name in target.imports:
-        holder = _main_program(target.main_file) if name == MAIN else importlib.import_module(name)
-    found = vars(holder)[target.attribute]  # pyright: ignore[reportPossiblyUnbound] - a target has imports
+    imported = [
+        _main_program(target.main_file) if name == MAIN else importlib.import_module(name) for name in target.imports
+    ]
+    found = vars(imported[-1])[target.attribute]
     if target.is_class:
         # Kept there: its jobs must be the same ones for the next call.
         made = _made.get(found)

@@ -15,7 +15,7 @@ import threading
 import time
 from contextlib import suppress
 from multiprocessing import connection
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from jetjobs._core import codec
 
@@ -108,8 +108,9 @@ class Child:
 
 
 def _spawn(link: int, lifeline: int) -> subprocess.Popen[bytes]:
-    flags = subprocess._args_from_interpreter_flags()  # noqa: SLF001  # pyright: ignore
-    environment = {**os.environ, _PATH: os.pathsep.join(entry for entry in sys.path if isinstance(entry, str))}
+    # As multiprocessing does it: what this interpreter was started with, -O and -X and -W, is the child's too.
+    flags = cast("list[str]", subprocess._args_from_interpreter_flags())  # noqa: SLF001  # pyright: ignore
+    environment = {**os.environ, _PATH: os.pathsep.join(map(str, sys.path))}
     command = [sys.executable, *flags, "-c", _PROGRAM]
     if sys.platform == "win32":
         return _spawn_on_windows(command, environment, link)
@@ -123,8 +124,8 @@ def _spawn(link: int, lifeline: int) -> subprocess.Popen[bytes]:
 
 
 def _spawn_on_windows(command: list[str], environment: Mapping[str, str], link: int) -> subprocess.Popen[bytes]:
-    os.set_handle_inheritable(link, True)  # pyright: ignore
-    only = subprocess.STARTUPINFO(lpAttributeList={"handle_list": [link]})  # pyright: ignore
+    os.set_handle_inheritable(link, True)
+    only = subprocess.STARTUPINFO(lpAttributeList={"handle_list": [link]})
     return subprocess.Popen(  # noqa: S603
         [*command, str(link), "-1"], stdin=subprocess.DEVNULL, env=environment, startupinfo=only
     )

@@ -57,7 +57,7 @@ def read_call(frame: list[Any], receive: Callable[[], bytes]) -> Call:
     return Call(number, target, record, body, has_state, offset)
 
 
-def write_ending(ending: Ending) -> list[Any]:
+def write_ending(ending: Ending) -> list[Any]:  # noqa: PLR0911 - one for each ending
     """An ending as parts that the codec takes."""
     match ending:
         case Returned(result, late):

@@ -13,6 +13,7 @@ import sys
 from dataclasses import dataclass
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
 
 from jetjobs.errors import ConfigError
 from jetjobs.module import Module
@@ -73,11 +74,21 @@ def is_isolated(job: Job[Any, Any]) -> bool:
 
 
 def find_target(module: Module, job: Job[Any, Any]) -> Target:
-    """Where a child finds the job.
+    """Where a child finds the job; looked for once.
 
     Raises:
         ConfigError: nowhere.
     """
+    found = _targets.get(job)
+    if found is None:
+        found = _targets[job] = _look(module, job)
+    return found
+
+
+_targets: WeakKeyDictionary[Job[Any, Any], Target] = WeakKeyDictionary()
+
+
+def _look(module: Module, job: Job[Any, Any]) -> Target:
     function: Any = getattr(job.handler, "__func__", job.handler)
     if "<locals>" in function.__qualname__:
         raise _refused(job, "it is defined inside a function; define it at the top of a file, or in a class there")

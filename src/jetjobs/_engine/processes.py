@@ -13,7 +13,7 @@ import itertools
 import signal
 import threading
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -138,7 +138,7 @@ class ProcessExecution:
             if raised is not None:
                 return self._verdict.raised(raised)
             ending = await self._in_child(call)
-            raised = await self._hooked(module.run_after(self._context, self._error_of(ending)))
+            raised = await self._hooked(module.run_after(self._context, _error_of(ending, self._journal.cancel_reason)))
             return ending if raised is None else self._verdict.raised(raised)
         finally:
             self._over = True
@@ -200,23 +200,6 @@ class ProcessExecution:
         """Only to a child that listens: its side of the link is empty then, so this can't block."""
         if self._child is not None and self._listening and self._journal.cancel_reason is not None:
             self._child.tell([codec.encode(["stop", self._number, self._journal.cancel_reason])])
-
-    def _error_of(self, ending: Ending) -> BaseException | None:
-        match ending:
-            case Returned():
-                return None
-            case Skipped(reason):
-                return Skip(reason)
-            case Snoozed(delay):
-                return Snooze(delay)
-            case Raised(error, after=timedelta() as after):
-                return RetryAfter(after, error.message)
-            case Raised(error) if error.type == Discard.__name__:
-                return Discard(error.message)
-            case Raised(error):
-                return FailedInChild(error)
-            case _:
-                return JobInterrupted(self._journal.cancel_reason or "cancel")
 
     # ---------------------------------------------------------------- thread
 
@@ -309,6 +292,28 @@ class ProcessExecution:
             getattr(self._context.logger, method)(event, **fields)
         except Exception:  # A listener: the host's own logging is no reason to lose the run.
             log.exception("log_line_lost")
+
+
+def _error_of(ending: Ending, reason: str | None) -> BaseException | None:
+    """What a hook is given for what the handler raised, which stayed in the child."""
+    match ending:
+        case Returned():
+            return None
+        case Skipped(text):
+            return Skip(text)
+        case Snoozed(delay):
+            return Snooze(delay)
+        case Raised():
+            return _raised_error(ending)
+        case _:
+            return JobInterrupted(reason or "cancel")
+
+
+def _raised_error(ending: Raised) -> BaseException:
+    error = ending.error
+    if ending.after is not None:
+        return RetryAfter(ending.after, error.message)
+    return Discard(error.message) if error.type == Discard.__name__ else FailedInChild(error)
 
 
 def _died(text: str) -> Raised:
