@@ -38,7 +38,7 @@ from jetjobs.errors import (
 from jetjobs.sync import JobClient, JobRun, TriggerError, TriggerRequest
 from tests.support.field import QUICK
 from tests.support.links import until_it
-from tests.support.programs_run import run_program
+from tests.support.programs_run import run_program, start_program
 from tests.support.servers import RealServer, free_port
 
 pytestmark = pytest.mark.integration
@@ -368,6 +368,29 @@ async def test_the_exit_makes_no_noise(host: JobHost, nats_url: str, project: st
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.startswith("5 ")
     assert time.monotonic() - began < 15
+
+
+CUT_OFF = """
+from jetjobs.sync import JobClient
+client = JobClient()
+print(len(client.jobs.list()), flush=True)
+input()
+"""
+
+
+async def test_nor_does_the_exit_while_the_broker_is_away(own_server: RealServer, project: str, shop: Shop):
+    async with JobHost([shop.module], project=project, nats=own_server.url, settings=HostSettings(**QUICK)):
+        with start_program(CUT_OFF, own_server.url, project) as program:
+
+            def leave() -> tuple[str, str]:
+                assert program.stdout is not None
+                assert program.stdout.readline() == "5\n"
+                own_server.kill9()
+                return program.communicate("\n", timeout=10)
+
+            _, told = await asyncio.to_thread(leave)
+            own_server.restart()
+    assert (program.returncode, told) == (0, "")
 
 
 INTERRUPTED = """

@@ -13,11 +13,21 @@ _WARNINGS = ("-W", "default::ResourceWarning", "-W", "ignore:This process:Deprec
 
 def run_program(text: str, nats_url: str, project: str, *, within: float = 60) -> subprocess.CompletedProcess[str]:
     """Run a program to its end, with a broker and a project in its environment."""
-    return subprocess.run(
+    with start_program(text, nats_url, project) as program:
+        try:
+            out, err = program.communicate(timeout=within)
+        finally:
+            program.kill()
+    return subprocess.CompletedProcess(program.args, program.returncode, out, err)
+
+
+def start_program(text: str, nats_url: str, project: str) -> subprocess.Popen[str]:
+    """Start one, to talk with."""
+    return subprocess.Popen(
         [sys.executable, *_WARNINGS, "-c", text],
         env={**clean_environment(), "NATS_URL": nats_url, "JETJOBS_PROJECT": project},
-        capture_output=True,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
         text=True,
-        timeout=within,
-        check=False,
     )

@@ -19,7 +19,7 @@ import selectors
 import threading
 import time
 from collections.abc import Awaitable, Callable, Coroutine
-from concurrent.futures import CancelledError
+from concurrent.futures import CancelledError, Future
 from contextlib import suppress
 from typing import Any, Protocol, TypeVar
 
@@ -65,10 +65,8 @@ def call_on(loop: asyncio.AbstractEventLoop, ask: Callable[[], Coroutine[Any, An
         ClientError: that loop isn't running, or ended first.
     """
     refuse_on_a_loop()
-    if not loop.is_running():
-        raise ClientError("the event loop this call would run on is not running any more; nothing was sent")
     answered = threading.Event()
-    future = asyncio.run_coroutine_threadsafe(_started(ask), loop)
+    future = _sent_to(loop, ask)
     try:
         future.add_done_callback(lambda _: answered.set())
         while not answered.wait(_LOOK_UP) and loop.is_running():
@@ -80,6 +78,16 @@ def call_on(loop: asyncio.AbstractEventLoop, ask: Callable[[], Coroutine[Any, An
     except CancelledError:
         _stay_if_ending(loop)
         raise ClientError("the event loop this call ran on ended first; it may have been carried out") from None
+
+
+def _sent_to(loop: asyncio.AbstractEventLoop, ask: Callable[[], Coroutine[Any, Any, T]]) -> Future[T]:
+    if loop.is_running():
+        call = _started(ask)
+        try:
+            return asyncio.run_coroutine_threadsafe(call, loop)
+        except RuntimeError:  # closed between the two lines
+            call.close()
+    raise ClientError("the event loop this call would run on is not running any more; nothing was sent")
 
 
 async def _started(ask: Callable[[], Coroutine[Any, Any, T]]) -> T:
