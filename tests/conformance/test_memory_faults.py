@@ -202,7 +202,7 @@ async def test_a_schedule_fires_by_the_broker_s_clock(memory: MemoryWorld):
     [
         {"Nats-Schedule": "@at 2030-01-01 00:00:00", "Nats-Schedule-Target": "jetjobs.p.trigger.m.j.run.a"},
         {"Nats-Schedule": "@at tomorrow", "Nats-Schedule-Target": "jetjobs.p.trigger.m.j.run.a"},
-        {"Nats-Schedule": "0 0 * * * *", "Nats-Schedule-Target": "jetjobs.p.trigger.m.j.run.a"},
+        {"Nats-Schedule": "0 99 * * * *", "Nats-Schedule-Target": "jetjobs.p.trigger.m.j.run.a"},
         {"Nats-Schedule": "@at 2030-01-01T00:00:00Z"},
         {"Nats-Schedule": "@at 2030-01-01T00:00:00Z", "Nats-Schedule-Target": "elsewhere.a"},
         {"Nats-Schedule": "@at 2030-01-01T00:00:00Z", "Nats-Schedule-Target": "jetjobs.p.trigger.>"},
