@@ -38,6 +38,13 @@ def family() -> tuple[Module, list[int]]:
         runs = [await ctx.trigger_child(part, number) for number in numbers]
         return sum([await run.result(timeout=10) for run in runs])
 
+    @module.job(timeout="20s")
+    def add_up(ctx: JobContext[Any], numbers: list[int]) -> int:
+        """The run that a thread gets has calls that block."""
+        runs = [ctx.trigger_child_blocking("family.part", number, key=f"n-{number}") for number in numbers]
+        assert [run.wait(timeout=10).status for run in runs] == [RunStatus.SUCCEEDED] * len(runs)
+        return sum(run.result(timeout=10) for run in runs)
+
     @module.job(timeout="1s")
     def refused(ctx: JobContext[Any]) -> None:
         ctx.trigger_child_blocking(part, "no number")
@@ -60,11 +67,12 @@ async def test_a_repeated_attempt_of_a_plain_function_makes_the_same_children(na
         assert {child.run_id for child in listed} == set(record.result)
 
 
-async def test_a_parent_may_wait_for_its_children_s_results(nats_url: str, project: str):
+@pytest.mark.parametrize("job", ["total", "add_up"])
+async def test_a_parent_may_wait_for_its_children_s_results(nats_url: str, project: str, job: str):
     module, _ = family()
     async with field_of(nats_url, project) as field:
         await field.host(module)
-        run = await field.client.get_job("family.total").trigger([1, 2, 3])
+        run = await field.client.get_job("family", job).trigger([1, 2, 3])
         assert await run.result(timeout=15) == 14
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Coroutine
 from typing import Any, cast
 
 import structlog
 
+from jetjobs._client.blocking import BorrowedLoop
+from jetjobs._client.blocking_run import JobRun as BlockingRun
 from jetjobs._client.calls import Deadline
 from jetjobs._client.handle import JobHandle
 from jetjobs._client.job_run import JobRun
@@ -17,13 +17,10 @@ from jetjobs._core.models import JobAddress, RunKey, RunRecord, TriggerInfo
 from jetjobs._core.run_ids import check_key, run_id_for_child
 from jetjobs._core.tokens import check_address, split_address
 from jetjobs._core.triggering import PLAIN, Asked, check_options
-from jetjobs.errors import BlockingCallError
 from jetjobs.job import Job
 
 SUBMIT_WITHIN = 5.0
 """Seconds for a gateway's caller: those who ask wait about as long."""
-
-_LOOK_FOR_INTERRUPT = 0.2
 
 _logger = structlog.get_logger("jetjobs.client")
 
@@ -33,13 +30,8 @@ class HostAsking:
 
     def __init__(self, scope: Scope) -> None:
         self._scope = scope
-        self._loop = asyncio.get_running_loop()
+        self.line = BorrowedLoop(scope)
         self._handles: dict[JobAddress | int, JobHandle[Any, Any]] = {}
-
-    @property
-    def loop(self) -> asyncio.AbstractEventLoop:
-        """The host's event loop."""
-        return self._loop
 
     def children_of(self, parent: RunRecord) -> Children:
         """What triggers the children of one start of a run."""
@@ -110,41 +102,18 @@ class Children:
             _logger.warning("child_payload_differs", parent=str(parent), child=str(child), key=key)
         return run
 
-    def trigger_child_blocking(self, job: Any, payload: Any = None, **options: Any) -> JobRun[Any]:
-        """The same from the thread of a plain handler.
+    def trigger_child_blocking(self, job: Any, payload: Any = None, **options: Any) -> BlockingRun[Any]:
+        """The same from the thread of a plain handler; the run's calls block.
 
         Raises:
             BlockingCallError: this thread runs an event loop.
         """
-        if _is_on_a_loop():
-            raise BlockingCallError("trigger_child_blocking would stop this thread's event loop; await trigger_child")
-        return _wait(self.trigger_child(job, payload, **options), self._asking.loop)
+        line = self._asking.line
+        run = line.call(lambda _scope, _left: self.trigger_child(job, payload, **options))
+        return BlockingRun[Any].of(line, run)
 
     def _next(self, address: JobAddress) -> int:
         if self._counts is None:
             self._counts = {}
         count = self._counts[address] = self._counts.get(address, 0) + 1
         return count
-
-
-def _is_on_a_loop() -> bool:
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return False
-    return True
-
-
-def _wait(coroutine: Coroutine[Any, Any, JobRun[Any]], loop: asyncio.AbstractEventLoop) -> JobRun[Any]:
-    """The coroutine's result from another thread; short waits, because a thread in a long one can't be interrupted."""
-    asked = asyncio.run_coroutine_threadsafe(coroutine, loop)
-    try:
-        while True:
-            try:
-                return asked.result(_LOOK_FOR_INTERRUPT)
-            except TimeoutError:
-                if asked.done():
-                    raise
-    except BaseException:
-        asked.cancel()
-        raise

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Callable, Coroutine
 from typing import Any
 
@@ -20,6 +21,7 @@ from jetjobs.errors import (
     PayloadInvalidError,
     UnknownJobError,
 )
+from jetjobs.outcomes import JobInterrupted
 from tests.engine.host.stage import Stage
 
 SOON = Backoff("100ms", factor=1, jitter=0)
@@ -179,7 +181,7 @@ async def test_what_can_t_be_a_child_is_refused_and_takes_no_number(memory_stage
             with pytest.raises(JetJobsError) as caught:
                 await ctx.trigger_child(job, payload, **options)
             refused.append(caught.value)
-        with pytest.raises(BlockingCallError, match="await trigger_child"):
+        with pytest.raises(BlockingCallError, match="event loop"):
             ctx.trigger_child_blocking("m.child", 1)
         return (await ctx.trigger_child(declared, 7)).run_id
 
@@ -197,3 +199,32 @@ async def test_what_can_t_be_a_child_is_refused_and_takes_no_number(memory_stage
     assert isinstance(refused[0], UnknownJobError)
     assert refused[0].close_names[0] == "m.child"
     assert record.result == names.run_id_for_child(record.run_key, "m", "child", 1)
+
+
+async def test_a_thread_that_waits_for_a_child_s_trigger_can_be_interrupted(memory_stage: Stage) -> None:
+    """The broker doesn't answer, the run's time is up: the thread isn't left to the call's own timeout."""
+    stage, module = memory_stage, Module("m")
+    ended: list[BaseException] = []
+    gone = threading.Event()
+
+    @module.job(timeout=1)
+    def parent(ctx: JobContext[Any]) -> None:
+        try:
+            ctx.trigger_child_blocking("m.child")
+        except BaseException as error:
+            ended.append(error)
+            gone.set()
+            raise
+
+    @module.job
+    async def child(ctx: JobContext[Any]) -> None: ...
+
+    hosted = await stage.serve(module)
+    run = await stage.client.get_job("m.parent").trigger()
+    hanging = hosted.ports.fail("broker.store", when="hang", times=None)
+    await asyncio.wait_for(hanging.reached.wait(), 10)
+    assert (await stage.ended(run.run_id, "parent")).status is RunStatus.TIMED_OUT
+    await stage.world.elapse(1)  # past the grace
+    assert await asyncio.to_thread(gone.wait, 5)
+    assert [type(error) for error in ended] == [JobInterrupted]
+    hanging.release()
