@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from tests.engine.host.scene import Scene
 from tests.engine.host.stage import Stage
 from tests.support.worlds import MemoryWorld, NatsWorld, World
 
@@ -31,3 +32,10 @@ async def memory_stage(project: str) -> AsyncIterator[Stage]:
     yield made
     await made.close()
     await world.close()
+
+
+@pytest.fixture
+async def scene() -> AsyncIterator[Scene]:
+    made = Scene()
+    yield made
+    await made.close()
