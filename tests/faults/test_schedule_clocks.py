@@ -139,3 +139,29 @@ async def test_an_outage_over_a_change_of_the_clocks(tmp_path: Path, monkeypatch
         assert all(later - earlier == 2 for earlier, later in pairwise(due[job])), job
     # The hour that isn't there any more fired for as long as it was.
     assert due["left_out"] == [at for at in due["spring"] if at < change_at.timestamp()]
+
+
+@pytest.mark.timeout(120)
+async def test_a_thousand_schedules_are_ready_in_time_and_all_fire(nats_url: str, project: str):
+    due: dict[str, list[float]] = {}
+
+    async def note(ctx: JobContext[Any]) -> None:
+        assert ctx.trigger.scheduled_for is not None
+        due.setdefault(ctx.job, []).append(ctx.trigger.scheduled_for.timestamp())
+
+    def module() -> Module:
+        made = Module("m")
+        for number in range(1000):
+            made.expose_job(f"j{number}", note, triggers=[Every("30s")], timeout="1m")
+        return made
+
+    began = time.monotonic()
+    async with JobHost([module()], project=project, nats=nats_url):
+        fresh = time.monotonic() - began
+    began = time.monotonic()
+    async with JobHost([module()], project=project, nats=nats_url):
+        warm = time.monotonic() - began
+        await eventually(lambda: len(due) == 1000, 60, "a run of each")
+    assert fresh < 10
+    assert warm < 5
+    assert all(later - earlier == 30 for each in due.values() for earlier, later in pairwise(each))
