@@ -10,7 +10,7 @@ import asyncio
 import inspect
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
-from typing import Any, Literal, cast
+from typing import Any, Final, Literal, cast
 
 from jetjobs._core.models import JobAddress
 from jetjobs._ports import (
@@ -123,7 +123,8 @@ class _FailingPort:
     def __getattr__(self, attribute: str) -> Any:
         value = getattr(self._target, attribute)
         method = f"{self._name}.{attribute}"
-        if inspect.iscoroutinefunction(value):
+        # By the port, too: a method that only passes an awaitable on needs no `async def`.
+        if inspect.iscoroutinefunction(value) or inspect.iscoroutinefunction(getattr(_PORTS[self._name], attribute, 0)):
             return self._coroutine(method, value)
         if inspect.isasyncgenfunction(value):
             return self._generator(method, value)
@@ -170,6 +171,17 @@ class _FailingPort:
             return call(*args, **kwargs) if failure is None or failure.when == "after" else None
 
         return failing
+
+
+_PORTS: Final[dict[str, type]] = {
+    "broker": Broker,
+    "runs": RunStore,
+    "payloads": PayloadStore,
+    "catalog": Catalog,
+    "schedules": ScheduleStore,
+    "events": EventSource,
+    "delivery": Delivery,
+}
 
 
 class _FailingBroker(_FailingPort):
