@@ -15,6 +15,7 @@ import structlog
 
 from jetjobs._clock import Clock, SystemClock
 from jetjobs._core import names
+from jetjobs._core.gateway_calls import is_inbox
 from jetjobs._core.models import NOTHING, JobAddress, Message, Outgoing, RunKey, RunRecord
 from jetjobs._nats.calls import NatsCalls
 from jetjobs._nats.contents import runs_in_stream
@@ -214,7 +215,8 @@ class NatsBroker:
 
         def answer(message: Inbound) -> None:
             asked = _asked(message.data)
-            if asked is not None and message.reply:
+            # Only an inbox is answered: the reply is written with this host's rights, wherever the asker wants it.
+            if asked is not None and is_inbox(message.reply):
                 self._link.connection.post(message.reply, _HOLDS if holds(*asked) else _HOLDS_NOT)
 
         await self._link.connection.listen(names.host_subject(self._project, host_id), answer)
