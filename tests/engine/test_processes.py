@@ -243,6 +243,14 @@ async def test_a_process_that_holds_the_link_hides_no_death(bench: Bench) -> Non
     assert (record.finished_at - record.started_at).total_seconds() < 3
 
 
+async def test_nonsense_on_the_link_ends_the_child(bench: Bench) -> None:
+    record = await bench.run("scribbles")
+    assert record.status is RunStatus.FAILED
+    assert record.error is not None
+    assert record.error.type == "PayloadInvalidError"
+    assert not children()
+
+
 async def test_a_child_has_no_socket_of_the_broker(bench: Bench) -> None:
     found: Any = (await bench.run("descriptors")).result
     assert len([each for each in found if each.startswith("socket:")]) == 1, found

@@ -112,11 +112,13 @@ async def test_a_service_in_one_file(nats_url: str, project: str, tmp_path: Path
         async with JobClient(nats_url, project=project) as client:
             run = await client.get_job("shop", "hello").trigger("you")
             record = await run.wait(15)
+            spread = await (await client.get_job("shop", "spreads").trigger(4)).wait(20)
     finally:
         process.terminate()
         process.wait(10)
     if guarded:
         assert str(record.result).startswith("hello you from ")
+        assert spread.result == [8], spread.error
         assert str(process.pid) not in str(record.result)
     else:
         assert record.error is not None

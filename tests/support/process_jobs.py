@@ -153,6 +153,15 @@ def leaves_a_holder(ctx: JobContext) -> None:
 
 
 @jobs.job
+def scribbles(ctx: JobContext) -> None:
+    """Writes to descriptors that aren't its own, the link among them."""
+    for each in range(3, 256):
+        with suppress(OSError):
+            os.write(each, b"\0\0\0\2\xc1\xc1")
+    time.sleep(60)
+
+
+@jobs.job
 def descriptors(ctx: JobContext) -> list[str]:
     folder = Path("/proc/self/fd")
     found: list[str] = []

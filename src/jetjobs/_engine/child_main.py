@@ -16,6 +16,7 @@ import threading
 import time
 from contextlib import suppress
 from multiprocessing import connection
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import structlog
@@ -40,8 +41,12 @@ if TYPE_CHECKING:
     from jetjobs.job import Job
 
 LAST_WORDS = 5.0
+AT_ONCE = 1.0
 HOST_IS_GONE = 1
-_MAIN_HERE = "__jetjobs_main__"  # so that `if __name__ == "__main__":` of the host's program is not entered
+_clock = SystemClock()
+# So that `if __name__ == "__main__":` of the host's program is not entered; and multiprocessing, which a handler may
+# use, knows this name in its own children.
+_MAIN_HERE = "__mp_main__"
 
 
 def main(link: int, lifeline: int) -> None:
@@ -155,6 +160,7 @@ class Serving:
         self._in_handler = False
         self._shielded = False
         self._struck = False
+        self._struck_at = 0.0
 
     def serve(self) -> None:
         """Run calls, one after the other."""
@@ -182,12 +188,13 @@ class Serving:
     def _stop(self, number: int, reason: str) -> None:
         if number == self._number and self._journal is not None:
             self._journal.cancel_reason = reason
-            if self._struck:
+            # A long call into C lets the signal and the order behind it in at the same time, in any order.
+            if self._struck and _clock.monotonic() - self._struck_at < AT_ONCE:
                 os.kill(os.getpid(), signal.SIGTERM)
 
     def _on_sigterm(self, *_: object) -> None:
         """Interrupt the handler if it was told to stop. A SIGTERM for all of a service's processes is no such order."""
-        self._struck = True
+        self._struck, self._struck_at = True, _clock.monotonic()
         if self._in_handler and not self._shielded and self._journal is not None:
             self._interrupt(self._journal)
 
@@ -295,10 +302,12 @@ def find(target: Target) -> Job[Any, Any]:
 _made: dict[type[Module], Module] = {}
 
 
-def _main_program(file: str | None) -> Any:
-    found = sys.modules.get(_MAIN_HERE)
-    if found is not None:
-        return found
+_programs: list[ModuleType] = []
+
+
+def _main_program(file: str | None) -> ModuleType:
+    if _programs:
+        return _programs[0]
     spec = importlib.util.spec_from_file_location(_MAIN_HERE, file or "")
     if spec is None or spec.loader is None:
         msg = f"{file} can't be imported"
@@ -306,4 +315,6 @@ def _main_program(file: str | None) -> Any:
     made = importlib.util.module_from_spec(spec)
     sys.modules[_MAIN_HERE] = sys.modules[MAIN] = made
     spec.loader.exec_module(made)
+    made.__spec__ = None  # as in a script: multiprocessing goes by its file then
+    _programs.append(made)
     return made

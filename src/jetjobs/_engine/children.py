@@ -27,7 +27,9 @@ LOOK_EVERY = 0.5
 LEAVE_WITHIN = 1.0
 _PATH = "JETJOBS_CHILD_PATH"
 _PROGRAM = (
-    f"import os, sys; sys.path[:] = os.environ.pop({_PATH!r}).split(os.pathsep); "
+    # Deaf until it can tell a service manager's SIGTERM from its host's.
+    "import os, signal, sys; signal.signal(signal.SIGTERM, signal.SIG_IGN); "
+    f"sys.path[:] = os.environ.pop({_PATH!r}).split(os.pathsep); "
     "from jetjobs._engine.child_main import main; main(int(sys.argv[1]), int(sys.argv[2]))"
 )
 

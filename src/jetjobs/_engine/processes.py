@@ -206,8 +206,12 @@ class ProcessExecution:
     def _in_thread(self, call: Call, settle: Any) -> None:
         try:
             ending = self._converse(call)
-        except Exception as error:  # noqa: BLE001 - a fault of ours, or a system that gives no process
+        except Exception as error:  # noqa: BLE001 - a system that gives no process, or a handler that wrote to the link
             ending = Raised(describe(error))
+            broken = self._child
+            self._release()
+            if broken is not None:
+                self._children.end(broken)
         kept, self._child = self._child, None
         try:
             self._loop.call_soon_threadsafe(settle, ending)

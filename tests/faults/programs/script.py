@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
+from concurrent.futures import ProcessPoolExecutor
 
 from jetjobs import JobContext, JobHost, Module
 
@@ -12,6 +14,17 @@ shop = Module("shop")
 @shop.job(isolation="process", timeout="20s")
 def hello(ctx: JobContext, name: str) -> str:
     return f"hello {name} from {os.getpid()}"
+
+
+def double(number: int) -> int:
+    return 2 * number
+
+
+@shop.job(isolation="process", timeout="20s")
+def spreads(ctx: JobContext, number: int) -> list[int]:
+    """Its own pool has to find `double` in the same file."""
+    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
+        return list(pool.map(double, [number]))
 
 
 def main() -> None:
