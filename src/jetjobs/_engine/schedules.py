@@ -109,10 +109,7 @@ class Schedules:
     async def write(self, stored: StoredSchedule | None, decision: Decision) -> StoredSchedule | None:
         """Write a decision about the schedule read; `None` when it must be read and decided again."""
         engine, schedule = self._engine, decision.schedule
-        for stretch in decision.missed:
-            await self._record(schedule, RunStatus.MISSED, stretch)
-        for stretch in decision.skipped:
-            await self._record(schedule, RunStatus.SKIPPED, stretch)
+        await self._record_all(decision, counted=False)
         if stored is not None and schedule == stored.schedule:
             return stored
         ttl = TOMBSTONE_FOR if schedule.state is ScheduleState.DELETED else None
@@ -123,18 +120,32 @@ class Schedules:
                 revision = await engine.backend.schedules.update(schedule, stored.revision, ttl=ttl)
         except _AGAIN:
             return None
+        await self._record_all(decision, counted=True)
         return StoredSchedule(schedule, revision)
 
+    async def _record_all(self, decision: Decision, *, counted: bool) -> None:
+        """Records of the stretches, before the decision counts, and as it counted them after it does."""
+        for stretch in decision.missed:
+            await self._record(decision.schedule, RunStatus.MISSED, stretch, counted=counted)
+        for stretch in decision.skipped:
+            await self._record(decision.schedule, RunStatus.SKIPPED, stretch, counted=counted)
+
     async def _record(
-        self, schedule: ScheduleRecord, status: Literal[RunStatus.MISSED, RunStatus.SKIPPED], stretch: Stretch
+        self,
+        schedule: ScheduleRecord,
+        status: Literal[RunStatus.MISSED, RunStatus.SKIPPED],
+        stretch: Stretch,
+        *,
+        counted: bool,
     ) -> None:
-        """One record for a stretch of occurrences; the one who counts more of them has the last word."""
+        """One record for a stretch. Before a decision counts, the longer one stays: it may be the one that will."""
         engine = self._engine
         record = stretch_record(schedule, status, stretch, engine.backend.broker.now())
         ttl = record_ttl(record, engine.settings.retention)
         while True:
             found = await engine.backend.runs.get(record.run_key)
-            if found is not None and _count(found.record) >= stretch.count:
+            known = _count(found.record) if found is not None else 0
+            if known == stretch.count or (known > stretch.count and not counted):
                 return
             try:
                 if found is None:
