@@ -366,7 +366,7 @@ class TestRights:
         named = f"{subject}{names.stream(project)}.shop=_mail"
         error = await doors.host_refuses(target, PermissionMissing, named)
         assert isinstance(error, PermissionMissing)
-        assert error.subject.startswith(named)
+        assert (error.subject or "").startswith(named)
         await doors.command_refuses("run app", target, named)
 
 

@@ -28,8 +28,7 @@ class CronTimetable:
 
     def last_before(self, at: datetime, not_after: datetime | None = None) -> datetime | None:
         """The last instant strictly earlier, and not after `not_after`."""
-        found = self.line.previous_before(at, not_after=not_after)
-        return None if found is None else found.astimezone(UTC)
+        return self.line.previous_before(at, not_after=not_after).astimezone(UTC)
 
     def between(self, start: datetime, end: datetime, limit: int) -> Sequence[datetime]:
         """The first `limit` instants in (start, end]."""
