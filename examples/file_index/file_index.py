@@ -1,4 +1,4 @@
-"""An index of the files in a folder: four jobs that do real work on real input.
+"""An index of the files in a folder: five jobs that do real work on real input.
 
     jetjobs dev file_index                                    in this folder
     jetjobs trigger files.scan '{"folder": "/some/where"}'    in another terminal
@@ -20,7 +20,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from jetjobs import Cron, Every, JobContext, JobRetention, JobRun, Module
+from jetjobs import Cron, Every, JobContext, JobRetention, JobRun, Module, OnEvent
 
 # A module is what one service owns. Other services trigger its jobs by these names: files.scan, files.index_file.
 files = Module("files")
@@ -102,6 +102,17 @@ async def trigger_index(path: Path, stat: os.stat_result) -> JobRun[Entry]:
     # last time is handed back and its result is still there; a changed one has another key and is read again.
     key = f"{path}:{stat.st_mtime_ns}:{stat.st_size}"
     return await index_file.trigger(SourceFile(path=str(path), size=stat.st_size), idempotency_key=key)
+
+
+# Some other service says on a plain NATS subject that a file can't wait for the next scan; it knows nothing of jobs.
+# Of all hosts one hears each event, and what the filter keeps out is never stored.
+@files.job(timeout="1m", triggers=[OnEvent("files.urgent", filter={"size": {"lte": LARGEST}})])
+async def urgent(ctx: JobContext, file: SourceFile) -> Entry:
+    """Index one file now."""
+    ctx.log("asked by an event", subject=ctx.trigger.event_subject)
+    path = Path(file.path)
+    run = await trigger_index(path, await asyncio.to_thread(path.stat))
+    return await run.result()
 
 
 @files.job(timeout="1m")

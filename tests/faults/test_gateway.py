@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
-
-import anyio
 
 from jetjobs import JobContext, JobHost, Module, RunStatus
 from jetjobs._core import names
@@ -31,9 +30,9 @@ async def test_calls_are_answered_again_after_a_restart_of_the_broker(own_server
         async with RawCaller(own_server.port) as caller:
             first = await caller.call(subject, b"1", head(Jetjobs_Key="one"))
         for crash in (own_server.kill9, own_server.sigterm):
-            await anyio.to_thread.run_sync(crash)
+            await asyncio.to_thread(crash)
             await eventually(lambda: not host.health().connected, what="the loss of the connection")
-            await anyio.to_thread.run_sync(own_server.start)
+            await asyncio.to_thread(own_server.start)
 
             async def answered() -> Any:
                 try:

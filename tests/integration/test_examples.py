@@ -1,12 +1,16 @@
 """The examples, as their READMEs say to run them."""
 
+import asyncio
+import json
 import os
 import subprocess
 import sys
 from pathlib import Path
 
+import nats
 import pytest
 
+from jetjobs import JobClient
 from tests.support.commands import Terminal
 
 pytestmark = pytest.mark.integration
@@ -75,3 +79,25 @@ def test_another_service_orders_an_index_by_names(tmp_path: Path, texts: Path, n
     assert order.stderr.startswith("ordered as run ")
     assert "total" in order.stdout
     assert (tmp_path / ".jetjobs" / "index.json").exists()
+
+
+async def test_an_event_indexes_one_file_and_a_filtered_one_nothing(
+    tmp_path: Path, texts: Path, nats_url: str, project: str
+):
+    terminal = Terminal(tmp_path, nats=nats_url, project=project)
+    terminal.env["PYTHONPATH"] = os.pathsep.join([str(EXAMPLES / "file_index"), terminal.env.get("PYTHONPATH", "")])
+    with await asyncio.to_thread(terminal.start, "run", "file_index") as host:
+        await asyncio.to_thread(host.wait_for, "host_started")
+        publisher = await nats.connect(nats_url)
+        for name, size in (("huge.bin", 10**9), ("a.txt", 14)):
+            await publisher.publish("files.urgent", json.dumps({"path": str(texts / name), "size": size}).encode())
+        await publisher.close()
+        async with JobClient(nats_url, project=project) as client:
+            async with asyncio.timeout(10):
+                while not (found := await client.runs.list(module="files", job="urgent")):  # noqa: ASYNC110
+                    await asyncio.sleep(0.05)
+                run = await client.run("files", "urgent", found[0].run_id).wait()
+            assert len(found) == 1
+    assert run.ok
+    assert run.result["lines"] == 2
+    assert run.trigger.event_subject == "files.urgent"

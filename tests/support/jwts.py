@@ -4,7 +4,7 @@ Needs the package nkeys: `pytest.importorskip("nkeys")` first.
 """
 
 # pyright: reportMissingImports=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
-# pyright: reportUnknownMemberType=false
+# pyright: reportUnknownMemberType=false, reportAttributeAccessIssue=false
 
 import base64
 import json
