@@ -227,6 +227,7 @@ class Job(Generic[P, R]):
             takes_payload=self.takes_payload,
             triggers=triggers,
             retention=None if policy.retention is None else describe_retention(policy.retention),
+            redact=policy.redact,
             version=version,
             host_id=host_id,
             digest=digest_of(said),

@@ -378,6 +378,7 @@ class JobDescriptor:
     takes_payload: bool = True
     triggers: tuple[Mapping[str, Any], ...] = ()
     retention: Mapping[str, Any] | None = None
+    redact: tuple[str, ...] = ()
     version: str | None = None
     host_id: str | None = None
     updated_at: datetime | None = None

@@ -239,6 +239,7 @@ read_descriptor: Final = Reader(
         "v": (_DROPPED, int, None),
         "timeout_ms": ("timeout", int, _milliseconds),
         "triggers": ("triggers", list, _several(_map)),
+        "redact": ("redact", list, _texts),
         "updated_at": ("updated_at", datetime, None),
     },
 )

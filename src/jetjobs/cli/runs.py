@@ -13,6 +13,7 @@ from typing import Any
 
 from jetjobs._core.models import RunRecord
 from jetjobs.cli.failures import ExitCode, Mistake
+from jetjobs.cli.hiding import shown
 from jetjobs.cli.options import (
     Parser,
     add_connection,
@@ -165,7 +166,7 @@ def show(args: argparse.Namespace) -> int:
 async def _get(args: argparse.Namespace) -> RunRecord:
     module, job = _names(args)
     async with open_client(args) as client:
-        return await client.runs.get(args.run_id, module=module, job=job)
+        return await shown(client, await client.runs.get(args.run_id, module=module, job=job))
 
 
 def _described(record: RunRecord) -> Iterator[str]:

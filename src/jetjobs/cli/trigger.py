@@ -11,6 +11,7 @@ from typing import Any
 
 from jetjobs._core.models import RunRecord
 from jetjobs.cli.failures import ExitCode, Mistake
+from jetjobs.cli.hiding import shown
 from jetjobs.cli.options import (
     Parser,
     add_connection,
@@ -73,7 +74,7 @@ async def _trigger(args: argparse.Namespace, payload: Any, options: dict[str, An
         if patience is None:
             _show_triggered(run, args.json)
             return ExitCode.OK
-        record = await _wait(run, patience)
+        record = await shown(client, await _wait(run, patience))
     _show_ended(run, record, args.json)
     return ExitCode.OK if record.ok else ExitCode.FAILED
 
