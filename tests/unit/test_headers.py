@@ -324,3 +324,11 @@ class TestBad:
     def test_nothing_raises(self, given: dict[str, str], data: bytes, subject: str) -> None:
         for where in (SUBJECT, subject, "jetjobs.shop.trigger.m.j.run." + subject):
             assert isinstance(headers.read_trigger("shop", message(given, data, where)), Trigger | BadTrigger)
+
+
+def test_a_claim_check_of_another_project_is_a_bad_trigger():
+    foreign = '{"subject":"jetjobs.other.payload.r.in.x","chunks":1,"size":1,"sha256":"' + "0" * 64 + '"}'
+    found = headers.read_trigger("shop", message({headers.PAYLOAD: foreign}))
+    assert isinstance(found, BadTrigger)
+    assert found.key is not None
+    assert "this project's payloads" in found.reason

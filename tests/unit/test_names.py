@@ -326,3 +326,13 @@ class TestRunIds:
 
     def test_a_key_may_be_any_text(self) -> None:
         assert names.check_key("2026/inv 7 é\n") == "2026/inv 7 é\n"
+
+
+def test_a_lease_is_no_hosts_key():
+    assert names.lease_key("pruner") == "lease.pruner"
+    assert names.lease_key("pruner") != names.host_key("pruner")
+
+
+def test_a_chunk_names_its_run():
+    subject = names.payload_subject("shop", "r1", "in", "abc")
+    assert names.payload_run_id(f"{subject}.0") == "r1"

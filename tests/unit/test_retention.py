@@ -327,3 +327,8 @@ def test_the_oldest_in_any_order_and_no_more_are_held(ages: list[int], wanted: i
         oldest.offer(each)
         assert len(list(oldest)) <= wanted
     assert list(oldest) == sorted(offered)[:wanted]
+
+
+def test_a_record_without_expiry_stays_for_its_retention_and_the_slack():
+    record = ended(timedelta()).but(expires_at=None)
+    assert record_ttl(record, JobRetention(finished="1d")) == timedelta(days=1, minutes=10)

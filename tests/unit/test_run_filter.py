@@ -105,3 +105,9 @@ def test_pages_hold_every_passing_run_once_newest_first(shown: list[RunRecord], 
         got.extend(page.records())
         before = sort_key(got[-1])
     assert got == (wanted if limit else [])
+
+
+def test_text_is_looked_for_where_there_is_no_error_too():
+    quiet = replace(RECORD, error=None)
+    assert RunFilter(text=quiet.run_id).passes(quiet)
+    assert not RunFilter(text="nothing like it").passes(quiet)
