@@ -16,7 +16,7 @@ def test_the_empty_mapping_is_empty_and_can_be_a_default():
     assert repr(NOTHING) == "{}"
     assert NOTHING.get("x") is None
     with pytest.raises(KeyError):
-        NOTHING["x"]  # noqa: B018
+        NOTHING["x"]
 
 
 def test_a_record_made_or_changed_unchecked_equals_the_one_made_by_its_class():
