@@ -11,8 +11,11 @@ XDIST  := -n auto --maxprocesses 8 --dist loadgroup
 QUICK  := not faults and not soak
 SLOW   := faults and not soak
 ARGS   ?=
+NEEDS  ?= $(WEB_READY)
 
 TEST_READY := $(VENV)/.ready-test
+# Flask, Django and the like: for the tests of the examples, and for nothing else.
+WEB_READY  := $(VENV)/.ready-examples
 DEV_READY  := $(VENV)/.ready-dev
 INSTALL     = install -qq --disable-pip-version-check --no-input
 
@@ -48,6 +51,10 @@ $(TEST_READY): requirements/test.txt pyproject.toml src/jetjobs/_version.py
 	@$(BIN)/python -m pip $(INSTALL) --no-deps --no-build-isolation --editable .
 	@touch $@
 
+$(WEB_READY): requirements/examples.txt $(TEST_READY)
+	@$(BIN)/python -m pip $(INSTALL) --require-hashes -r requirements/examples.txt
+	@touch $@
+
 $(DEV_READY): requirements/dev.txt $(TEST_READY)
 	@$(BIN)/python -m pip $(INSTALL) --require-hashes -r requirements/dev.txt
 	@touch $@
@@ -79,7 +86,7 @@ arch: $(DEV_READY)  ## imports go down only
 
 # ------------------------------------------------------------------ tests
 
-test: $(TEST_READY)  ## the tests (ARGS="-k name" for some)
+test: $(NEEDS)  ## the tests (ARGS="-k name" for some)
 	$(BIN)/python -m pytest $(XDIST) $(ARGS)
 
 test-unit: $(TEST_READY)  ## the tests that need no server
@@ -105,7 +112,7 @@ test-other-pythons:
 	@for version in $(OTHERS); do \
 	    if python=$$(.ci/find-python $$version); then \
 	        echo "== Python $$version: unit and conformance tests"; \
-	        $(MAKE) test VENV=.venv-$$version PYTHON="$$python" \
+	        $(MAKE) test VENV=.venv-$$version PYTHON="$$python" NEEDS=.venv-$$version/.ready-test \
 	            ARGS="$(wildcard tests/unit tests/conformance)" \
 	            || $(MAKE) again VENV=.venv-$$version MARK="$(QUICK)"; \
 	    else \
