@@ -1,6 +1,13 @@
-"""Durable background, scheduled and event-driven jobs on NATS JetStream."""
+"""Durable background, scheduled and event-driven jobs on NATS JetStream.
+
+Declaring is imported at once and is light. The two front doors, client and host, come with nats-py, asyncio and TLS:
+they are imported when their names are first used.
+"""
 
 from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
 
 from jetjobs._core.models import Attempt as Attempt
 from jetjobs._core.models import RunError as RunError
@@ -9,16 +16,12 @@ from jetjobs._core.models import RunStatus as RunStatus
 from jetjobs._core.models import TriggerInfo as TriggerInfo
 from jetjobs._core.policy import Backoff as Backoff
 from jetjobs._core.policy import JobPolicy as JobPolicy
+from jetjobs._core.policy import JobRetention as JobRetention
 from jetjobs._core.settings import ClientSettings as ClientSettings
+from jetjobs._core.settings import HostSettings as HostSettings
 from jetjobs._core.triggers import Cron as Cron
 from jetjobs._core.triggers import Every as Every
 from jetjobs._core.triggers import OnEvent as OnEvent
-from jetjobs.client import JobClient as JobClient
-from jetjobs.client import JobRun as JobRun
-from jetjobs.client import TriggerError as TriggerError
-from jetjobs.client import TriggerRequest as TriggerRequest
-from jetjobs.config import HostSettings as HostSettings
-from jetjobs.config import JobRetention as JobRetention
 from jetjobs.context import JobContext as JobContext
 from jetjobs.declaring import job as job
 from jetjobs.errors import AccessDenied as AccessDenied
@@ -46,7 +49,6 @@ from jetjobs.errors import RunTimedOut as RunTimedOut
 from jetjobs.errors import ScheduleError as ScheduleError
 from jetjobs.errors import TriggerUnconfirmed as TriggerUnconfirmed
 from jetjobs.errors import UnknownJobError as UnknownJobError
-from jetjobs.host import JobHost as JobHost
 from jetjobs.job import Job as Job
 from jetjobs.module import Module as Module
 from jetjobs.outcomes import Discard as Discard
@@ -54,4 +56,34 @@ from jetjobs.outcomes import JobInterrupted as JobInterrupted
 from jetjobs.outcomes import RetryAfter as RetryAfter
 from jetjobs.outcomes import Skip as Skip
 from jetjobs.outcomes import Snooze as Snooze
-from jetjobs.sync import SyncJobClient as SyncJobClient
+
+if TYPE_CHECKING:
+    from jetjobs.client import JobClient as JobClient
+    from jetjobs.client import JobRun as JobRun
+    from jetjobs.client import TriggerError as TriggerError
+    from jetjobs.client import TriggerRequest as TriggerRequest
+    from jetjobs.host import JobHost as JobHost
+    from jetjobs.sync import SyncJobClient as SyncJobClient
+
+_FRONT_DOORS = {
+    "JobClient": "jetjobs.client",
+    "JobRun": "jetjobs.client",
+    "TriggerError": "jetjobs.client",
+    "TriggerRequest": "jetjobs.client",
+    "JobHost": "jetjobs.host",
+    "SyncJobClient": "jetjobs.sync",
+}
+
+
+if not TYPE_CHECKING:  # a checker that saw it would take any misspelled name
+
+    def __getattr__(name: str) -> object:
+        module = _FRONT_DOORS.get(name)
+        if module is None:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        found = globals()[name] = getattr(import_module(module), name)
+        return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_FRONT_DOORS})

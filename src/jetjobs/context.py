@@ -15,8 +15,6 @@ from datetime import datetime, timedelta
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Generic, Literal, NoReturn, Protocol, cast
 
-import structlog
-
 from jetjobs._core import codec
 from jetjobs._core.models import NOTHING, Body, JobAddress, LogLine, Progress, RunRecord, TriggerInfo
 from jetjobs.errors import JobsNotHosted, PayloadError, PayloadTooLargeError
@@ -222,6 +220,8 @@ class JobContext(Generic[S]):
     def logger(self) -> Any:
         """A structlog logger that knows module, job, run and attempt; it doesn't write to the record."""
         if self._logger is None:
+            import structlog  # noqa: PLC0415 - a process that only declares and triggers doesn't pay for it
+
             record = self._record
             self._logger = structlog.get_logger("jetjobs.job").bind(
                 module=record.module, job=record.job, run_id=record.run_id, attempt=record.attempt

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import functools
-import hashlib
 import inspect
-import json
 import sys
 import typing
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, cast
-
-from pydantic import PydanticUndefinedAnnotation, PydanticUserError, TypeAdapter, ValidationError
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from jetjobs.context import JobContext
 from jetjobs.errors import DeclarationError, PayloadInvalidError
+
+if TYPE_CHECKING:
+    from jetjobs.payload_types import PayloadType
 
 MODEL: Final = (
     "write `async def {name}(ctx: JobContext) -> None` or "
@@ -23,17 +22,6 @@ MODEL: Final = (
 )
 _EMPTY: Final = inspect.Parameter.empty
 _POSITIONAL: Final = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-_SHOWN_ERRORS: Final = 5
-
-
-@dataclass(frozen=True, slots=True)
-class PayloadType:
-    """A declared payload type: how values become it, and its JSON schema where there is one."""
-
-    shown: str
-    validate: Callable[[Any], Any]
-    schema: Mapping[str, Any] | None
-    digest: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,8 +51,8 @@ class HandlerShape:
             return value
         try:
             return declared.validate(value)
-        except ValidationError as error:
-            found = _explain(error)
+        except declared.refusal as error:
+            found = declared.explain(error)
         # Outside the except block and from nothing: pydantic's own text shows the values.
         given = "there is none" if value is None else found
         raise PayloadInvalidError(f"payload of {job} doesn't fit {declared.shown}: {given}")
@@ -259,39 +247,7 @@ def _closure(function: Callable[..., Any]) -> dict[str, Any]:
 def _payload_type(declared: Any, function: Callable[..., Any], where: str) -> PayloadType | None:
     if declared is Any or declared is object:
         return None
-    shown = declared.__name__ if isinstance(declared, type) else str(declared).replace("typing.", "")
-    try:
-        adapter: TypeAdapter[Any] = TypeAdapter(declared)
-        validate = adapter.validator.validate_python
-    except (PydanticUserError, PydanticUndefinedAnnotation) as error:
-        reason = str(error).partition("\n")[0]
-        raise DeclarationError(
-            f"{shown}, the payload type of {function.__name__} ({where}), can't be validated: {reason}; "
-            "write a pydantic model, dataclass, TypedDict or a builtin type"
-        ) from error
-    schema = _json_schema(adapter)
-    return PayloadType(shown, validate, schema, None if schema is None else digest_of(schema))
+    # pydantic takes longer to import than the rest of jetjobs, and a module without payloads needs none of it.
+    from jetjobs.payload_types import payload_type  # noqa: PLC0415
 
-
-def _json_schema(adapter: TypeAdapter[Any]) -> dict[str, Any] | None:
-    try:
-        return adapter.json_schema()
-    except PydanticUserError:  # a type without a JSON form: validated all the same, only not described
-        return None
-
-
-def digest_of(value: object) -> str:
-    """A short digest of a JSON-like value, the same whatever the order of its keys."""
-    text = json.dumps(value, sort_keys=True, separators=(",", ":"), default=str)
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
-
-
-def _explain(error: ValidationError) -> str:
-    found = error.errors(include_url=False, include_context=False, include_input=False)
-    lines = [f"{_path(each['loc'])}{each['msg']}" for each in found[:_SHOWN_ERRORS]]
-    more = len(found) - len(lines)
-    return "; ".join(lines) + (f"; and {more} more" if more > 0 else "")
-
-
-def _path(location: tuple[int | str, ...]) -> str:
-    return ".".join(str(part) for part in location) + ": " if location else ""
+    return payload_type(declared, function.__name__, where)

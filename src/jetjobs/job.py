@@ -10,6 +10,7 @@ from collections.abc import Callable, Coroutine, Mapping
 from datetime import datetime, timedelta
 from typing import Any, Generic, Literal, Protocol, TypedDict, TypeVar, Unpack, cast, overload, runtime_checkable
 
+from jetjobs._core.digests import digest_of
 from jetjobs._core.durations import format_duration
 from jetjobs._core.models import JobAddress, JobDescriptor, RunRecord, RunStatus
 from jetjobs._core.policy import JobPolicy
@@ -17,7 +18,7 @@ from jetjobs._core.retention import describe_retention
 from jetjobs._core.triggers import AnyTrigger
 from jetjobs.context import JobContext
 from jetjobs.errors import AmbiguousHostError, JobsNotHosted, PayloadInvalidError
-from jetjobs.handlers import HandlerShape, digest_of
+from jetjobs.handlers import HandlerShape
 
 P = TypeVar("P", contravariant=True)  # noqa: PLC0105 - users read Job[P, R] in hovers and docs
 R = TypeVar("R", covariant=True)  # noqa: PLC0105

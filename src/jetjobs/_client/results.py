@@ -8,8 +8,7 @@ from collections.abc import Callable
 from enum import Enum
 from typing import Any, TypeVar, cast
 
-from pydantic import BaseModel, PydanticSchemaGenerationError, PydanticUserError, TypeAdapter, ValidationError
-
+from jetjobs._core.pydantic_values import is_model_class
 from jetjobs.errors import PayloadInvalidError
 from jetjobs.job import Job
 
@@ -27,6 +26,13 @@ def result_reader(job: Job[Any, R]) -> Callable[[Any], R] | None:
         return None
     if not _is_made_again(declared):
         return None
+    from pydantic import (  # noqa: PLC0415 - most results need no pydantic, and a process perhaps none at all
+        PydanticSchemaGenerationError,
+        PydanticUserError,
+        TypeAdapter,
+        ValidationError,
+    )
+
     try:
         adapter: TypeAdapter[R] = TypeAdapter(declared)
     except (PydanticSchemaGenerationError, PydanticUserError):
@@ -49,5 +55,10 @@ def _is_made_again(declared: Any) -> bool:
     if isinstance(declared, type) and not typing.get_origin(declared):
         kind = cast("type[Any]", declared)
         is_named_tuple = issubclass(kind, tuple) and hasattr(cast("Any", kind), "_fields")
-        return is_named_tuple or issubclass(kind, (BaseModel, Enum)) or dataclasses.is_dataclass(declared)
+        return (
+            is_named_tuple
+            or is_model_class(cast("Any", kind))
+            or issubclass(kind, Enum)
+            or dataclasses.is_dataclass(declared)
+        )
     return any(_is_made_again(part) for part in typing.get_args(declared))

@@ -9,13 +9,16 @@ import dataclasses
 import json
 from collections.abc import Callable, Iterable, Mapping
 from enum import Enum
-from typing import Any, Final, NoReturn, cast
+from typing import TYPE_CHECKING, Any, Final, NoReturn, cast
 
 import msgpack
-from pydantic import BaseModel, Secret, SecretBytes, SecretStr
 
 from jetjobs._core.leaves import SET, WRITERS
+from jetjobs._core.pydantic_values import is_model, is_secret
 from jetjobs.errors import PayloadError
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
 
 MAX_DEPTH: Final = 100
 SURE: Final = frozenset({bool, type(None), bytes})
@@ -60,7 +63,7 @@ def _plain_parts(value: object, path: str, above: tuple[int, ...]) -> Any:
             return _plain_list(cast("Iterable[object]", value), path, above)
         case set() | frozenset():
             return _plain_set(cast("Iterable[object]", value), path, above)
-        case BaseModel():
+        case _ if is_model(value):
             return plain(_dumped(value, path), path, above)
         case _:
             return _plain_dict(_members(value, path), path, above)
@@ -73,7 +76,7 @@ def _members(value: object, path: str) -> dict[str, object]:
 
 
 def _why_not(value: object) -> str:
-    if isinstance(value, SecretStr | SecretBytes | Secret):
+    if is_secret(value):
         return "is a secret, which would be stored in clear; store a reference to it instead"
     kind = type(value)
     return f"is a {kind.__module__}.{kind.__qualname__}, which can't be stored; {_WRITE}"

@@ -1,0 +1,67 @@
+"""What a payload is declared to be, checked by pydantic. Imported with the first job that declares a type."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Final
+
+from pydantic import PydanticUndefinedAnnotation, PydanticUserError, TypeAdapter, ValidationError
+
+from jetjobs._core.digests import digest_of
+from jetjobs.errors import DeclarationError
+
+_SHOWN_ERRORS: Final = 5
+
+
+@dataclass(frozen=True, slots=True)
+class PayloadType:
+    """A declared payload type: how values become it, and its JSON schema where there is one.
+
+    `validate` raises `refusal`, which `explain` puts into words without the values.
+    """
+
+    refusal: ClassVar = ValidationError
+
+    shown: str
+    validate: Callable[[Any], Any]
+    schema: Mapping[str, Any] | None
+    digest: str | None
+
+    def explain(self, error: ValidationError) -> str:
+        """Which fields don't fit, and why."""
+        found = error.errors(include_url=False, include_context=False, include_input=False)
+        lines = [f"{_path(each['loc'])}{each['msg']}" for each in found[:_SHOWN_ERRORS]]
+        more = len(found) - len(lines)
+        return "; ".join(lines) + (f"; and {more} more" if more > 0 else "")
+
+
+def payload_type(declared: Any, handler: str, where: str) -> PayloadType:
+    """The type as something to check values with. `handler` and `where` are for the message.
+
+    Raises:
+        DeclarationError: pydantic can't check values against it.
+    """
+    shown = declared.__name__ if isinstance(declared, type) else str(declared).replace("typing.", "")
+    try:
+        adapter: TypeAdapter[Any] = TypeAdapter(declared)
+        validate = adapter.validator.validate_python
+    except (PydanticUserError, PydanticUndefinedAnnotation) as error:
+        reason = str(error).partition("\n")[0]
+        raise DeclarationError(
+            f"{shown}, the payload type of {handler} ({where}), can't be validated: {reason}; "
+            "write a pydantic model, dataclass, TypedDict or a builtin type"
+        ) from error
+    schema = _json_schema(adapter)
+    return PayloadType(shown, validate, schema, None if schema is None else digest_of(schema))
+
+
+def _json_schema(adapter: TypeAdapter[Any]) -> dict[str, Any] | None:
+    try:
+        return adapter.json_schema()
+    except PydanticUserError:  # a type without a JSON form: validated all the same, only not described
+        return None
+
+
+def _path(location: tuple[int | str, ...]) -> str:
+    return ".".join(str(part) for part in location) + ": " if location else ""
