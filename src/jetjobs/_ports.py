@@ -86,6 +86,11 @@ class Delivery(Protocol):
 class Consumption(Protocol):
     """One job's share of the host's continuous pull."""
 
+    @property
+    def problem(self) -> str | None:
+        """Why the broker, connected as it is, gives nothing; `None` while nothing is known to be wrong."""
+        ...
+
     def allow(self, slots: int) -> None:
         """Take up to `slots` deliveries more. Never more arrive than were allowed."""
         ...
@@ -256,8 +261,10 @@ class RunStore(Protocol):
         """
         ...
 
-    async def update(self, record: RunRecord, revision: int, *, ttl: timedelta | None = None) -> int:
-        """Replace the record last seen at `revision`; returns the new revision. `ttl` removes it by itself later.
+    def update(self, record: RunRecord, revision: int, *, ttl: timedelta | None = None) -> Awaitable[int]:
+        """Replace the record last seen at `revision`; gives the new revision. `ttl` removes it by itself later.
+
+        May be under way before it is awaited; await it once.
 
         Raises:
             WrongRevision: somebody else wrote.
@@ -395,6 +402,11 @@ class Catalog(Protocol):
 
 class EventSubscription(Protocol):
     """One member of a queue group that hears events."""
+
+    @property
+    def problem(self) -> str | None:
+        """Why the broker, connected as it is, lets it hear nothing any more; `None` while all is well."""
+        ...
 
     async def stop(self) -> None:
         """No event arrives once this returns; what the broker had sent has arrived. Idempotent."""

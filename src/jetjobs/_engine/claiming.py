@@ -46,6 +46,29 @@ class Claiming:
         nth = min(max(held.trigger.num_delivered, 1), len(RETURN_DELAYS)) - 1
         held.delivery.nak(timedelta(seconds=RETURN_DELAYS[nth]))
 
+    def first(self, digest: str | None, trigger: Trigger) -> RunRecord | None:
+        """The record that claims a run nobody has a record of, to be created; `None` when it isn't to be started."""
+        engine = self._engine
+        # Without a record nobody owns the run, and the age of the connection decides nothing.
+        situation = Situation(engine.new_claim(), _NO_AGE, digest)
+        action = decide(None, trigger, situation, rules=self._rules, now=engine.backend.broker.now())
+        return action.record if isinstance(action, Write) and action.then == "start" else None
+
+    async def after(self, held: HeldRun, wanted: RunRecord, error: BrokerError) -> bool:
+        """`claim` from where creating the record of `first` failed with `error`.
+
+        Raises:
+            BrokerError: nothing was written.
+        """
+        if isinstance(error, AnswerUnknown):
+            if await self._recognise(held, wanted):
+                return True
+        elif not isinstance(error, WrongRevision):
+            raise error
+        held.claim = None
+        stored = await self._engine.backend.runs.get(held.key)
+        return await self.claim(held, stored, wanted.payload_digest)
+
     async def claim(self, held: HeldRun, stored: Stored | None, digest: str | None) -> bool:
         """True when the run is claimed and its handler may start; else the delivery was dealt with.
 

@@ -170,7 +170,19 @@ class Runner:
             self._engine.tasks.served(seat.task)
 
     async def _run(self, held: HeldRun, trigger: Trigger) -> None:
-        prepared = await self._claim(held, trigger)
+        prepared = self._at_hand(trigger)
+        record = None if prepared is None else self._claiming.first(prepared.digest, trigger)
+        if record is None:
+            prepared = await self._claim(held, trigger)
+        else:
+            # Every run comes this way, and a coroutine for each step would cost it a tenth.
+            held.claim = record.claim
+            try:
+                held.revision = await self._engine.backend.runs.create(record)
+                held.record = record
+            except BrokerError as error:
+                if not await self._claimed_after(held, record, error):
+                    return
         if prepared is None:
             return
         slow = self._engine.clock.monotonic() - held.confirmed_at > self._ack_wait / 3
@@ -185,16 +197,35 @@ class Runner:
 
     # ---------------------------------------------------------------- claim
 
+    def _at_hand(self, trigger: Trigger) -> Prepared | None:
+        """The payload of a first delivery that brings it along and can be run with it."""
+        body = trigger.body
+        if trigger.num_delivered > 1 or trigger.turn > 1 or self._engine.draining:
+            return None  # a redelivery has a record more often than not, and its payload is the record's business
+        if body is not None and body.claim is not None:
+            return None
+        prepared = prepare(self.hosted.job, body, with_digest=self._is_repeatable(trigger))
+        return prepared if prepared.refused is None else None
+
+    def _is_repeatable(self, trigger: Trigger) -> bool:
+        """Whether the id can be asked for twice: only then it matters whether another payload comes with it."""
+        return trigger.idempotency_key is not None or not is_fresh(trigger.key.run_id)
+
+    async def _claimed_after(self, held: HeldRun, record: RunRecord, error: BrokerError) -> bool:
+        try:
+            return await self._claiming.after(held, record, error)
+        except (BrokerError, PayloadInvalidError) as why:
+            self._give_back(held, why)
+            return False
+
     async def _claim(self, held: HeldRun, trigger: Trigger) -> Prepared | None:
         """The prepared payload of a run that is now this host's, or `None`."""
         backend = self._engine.backend
         try:
-            # A redelivery has a record more often than not, and its payload is the record's business.
             again = trigger.num_delivered > 1 or trigger.turn > 1
             stored = await backend.runs.get(held.key) if again else None
             body = trigger.body if stored is None else stored.record.payload_body
-            # Whether a repeated trigger brings another payload is asked only of ids that can be asked for twice.
-            twice = trigger.idempotency_key is not None or not is_fresh(held.key.run_id)
+            twice = self._is_repeatable(trigger)
             if body is None or body.claim is None:
                 prepared = prepare(self.hosted.job, body, with_digest=twice)
             else:
@@ -211,10 +242,13 @@ class Runner:
                 return None
             return prepared if await self._claiming.claim(held, stored, prepared.digest) else None
         except (BrokerError, PayloadInvalidError) as error:
-            log.warning("run_given_back", run=str(held.key), error=str(error))
-            held.claim = None
-            self._claiming.give_back(held)
+            self._give_back(held, error)
             return None
+
+    def _give_back(self, held: HeldRun, why: Exception) -> None:
+        log.warning("run_given_back", run=str(held.key), error=str(why))
+        held.claim = None
+        self._claiming.give_back(held)
 
     def _is_of_another_release(self, trigger: Trigger) -> bool:
         theirs = trigger.payload_schema
@@ -335,15 +369,18 @@ class Runner:
         """The code has gone: save unless that was done early, publish the retry if it becomes one, ack."""
         if held.early is not None:
             await asyncio.wait([held.early])
-        else:
+        elif held.beat is not None or held.fenced:
             await self._save(held, ending)
-        if held.saved is None:
+        else:
+            await self._save_now(held, ending)
+        saved = held.saved
+        if saved is None:
             log.warning("run_lost_to_another_host", run=str(held.key))
             return
-        if held.saved.status is RunStatus.RETRYING:
-            await self._settling.publish_retry(held.saved, held.trigger)
-        elif held.saved.schedule_id is not None:
-            await self._schedules.note_end(held.saved)
+        if saved.status is RunStatus.RETRYING:
+            await self._settling.publish_retry(saved, held.trigger)
+        elif saved.schedule_id is not None:
+            await self._schedules.note_end(saved)
         held.delivery.ack()
 
     async def _save(self, held: HeldRun, ending: Ending) -> None:
@@ -351,11 +388,14 @@ class Runner:
         held.ending = True
         if held.beat is not None:
             await asyncio.wait([held.beat])
-        if held.fenced:
-            return
-        held.saved = await self._settling.save(held, ending)
-        if held.saved is not None and held.saved.status.is_terminal:
-            self._engine.backend.broker.announce_end(held.saved)
+        if not held.fenced:
+            await self._save_now(held, ending)
+
+    async def _save_now(self, held: HeldRun, ending: Ending) -> None:
+        held.ending = True
+        saved = held.saved = await self._settling.save(held, ending)
+        if saved is not None and saved.status.is_terminal:
+            self._engine.backend.broker.announce_end(saved)
 
     # --------------------------------------------------------------- reject
 

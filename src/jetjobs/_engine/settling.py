@@ -70,25 +70,20 @@ class Settling:
         waited = 0.0
         while True:
             wanted = self.decide(held, ending)
+            ttl = self.ttl(wanted) if wanted.status.is_terminal else None
             try:
-                if not await self._write(held, wanted):
+                held.revision = await self._engine.backend.runs.update(wanted, held.revision, ttl=ttl)
+            except (WrongRevision, AnswerUnknown):
+                # A conflict can be with an earlier try of this very write, whose answer was lost and that came late.
+                if not await self._still_mine(held, wanted):
                     return None
+                if held.record is not None and held.record.status is wanted.status:
+                    return held.record
             except BrokerError as error:
                 waited = await self._pause("run_not_saved", held.key, error, waited)
-                continue
-            if held.record is not None and held.record.status is wanted.status:
-                return held.record
-
-    async def _write(self, held: HeldRun, wanted: RunRecord) -> bool:
-        """Try to store the record, and leave in `held` what is stored then; False when the run is another's."""
-        ttl = self.ttl(wanted) if wanted.status.is_terminal else None
-        try:
-            held.revision = await self._engine.backend.runs.update(wanted, held.revision, ttl=ttl)
-        except (WrongRevision, AnswerUnknown):
-            # A conflict can be with an earlier try of this very write, whose answer was lost and that came late.
-            return await self._still_mine(held, wanted)
-        held.record = wanted
-        return True
+            else:
+                held.record = wanted
+                return wanted
 
     async def _still_mine(self, held: HeldRun, written: RunRecord) -> bool:
         """Read the record into `held`; False when it is another's.

@@ -6,11 +6,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Awaitable, Iterable
 from contextlib import aclosing
 from datetime import timedelta
-from types import CoroutineType
-from typing import Any, Final
+from typing import Final
 
 import structlog
 
@@ -42,7 +41,7 @@ class NatsRunStore:
         """Store a record that must not exist yet; returns its revision."""
         subject, data = names.record_subject(self._project, record.run_key), self._packed(record)
         try:
-            return await self._writer.write(subject, data, EXPECT_NONE, timeout=WRITE_TIMEOUT)
+            return await self._writer.send(subject, data, EXPECT_NONE, timeout=WRITE_TIMEOUT)
         except WrongRevision:
             # `nats kv del` leaves a marker: there is no record to read, and none could ever be created.
             marker = await self._bucket.marker(subject)
@@ -50,11 +49,11 @@ class NatsRunStore:
                 raise
             return await self._writer.write(subject, data, write_headers(marker, None), timeout=WRITE_TIMEOUT)
 
-    def update(self, record: RunRecord, revision: int, *, ttl: timedelta | None = None) -> CoroutineType[Any, Any, int]:
+    def update(self, record: RunRecord, revision: int, *, ttl: timedelta | None = None) -> Awaitable[int]:
         """Replace the record last seen at `revision`; returns the new revision. Without `ttl` it stays."""
         # No `async def`: a coroutine around the writer's would cost every run twice its price.
         subject = names.record_subject(self._project, record.run_key)
-        return self._writer.write(subject, self._packed(record), write_headers(revision, ttl), timeout=WRITE_TIMEOUT)
+        return self._writer.send(subject, self._packed(record), write_headers(revision, ttl), timeout=WRITE_TIMEOUT)
 
     async def get(self, run: RunKey) -> Stored | None:
         """The record, or `None`."""

@@ -15,8 +15,8 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import deque
-from collections.abc import Callable
-from typing import Final, NamedTuple
+from collections.abc import Awaitable, Callable
+from typing import Any, Final
 
 from jetjobs._nats.connection import Connection
 from jetjobs._nats.faults import from_api_error, no_responders, permission_missing
@@ -34,11 +34,9 @@ _STORED: Final = b'{"stream":'
 _SEQUENCE_IS: Final = b'"seq":'
 
 
-class _Sent(NamedTuple):
-    answer: asyncio.Future[Inbound]
-    subject: str
-    deadline: float
-    size: int
+# What is kept of a message until its answer: the future, the subject, the deadline, the size, and whether the answer
+# is a sequence. A plain tuple, for a named one costs thrice as much and a run makes two.
+_Sent = tuple[asyncio.Future[Any], str, float, int, bool]
 
 
 class PipelinedWriter:
@@ -82,21 +80,21 @@ class PipelinedWriter:
             StorageFull, PermissionMissing: refused; nothing was stored.
             BrokerUnavailable, AnswerUnknown: see above.
         """
+        return await self.send(subject, data, headers, timeout=timeout)
+
+    def send(self, subject: str, data: bytes, headers: Headers | None = None, *, timeout: float) -> Awaitable[int]:
+        """The same, sent before this returns if nothing stands in its way; await the result once.
+
+        A coroutine would cost every run as much as what it awaits.
+        """
         deadline = self._loop.time() + timeout
         if self._queue or self._must_wait():
-            await self._admit(deadline)
-        message = await self._send(subject, data, headers, deadline)
-        answer = message.data
-        # {"stream":"S", "seq":7} in nearly every case; a duplicate, a domain or an error (which has a
-        # "seq":0 too) goes to JSON.
-        if answer.startswith(_STORED):
-            try:
-                return int(answer[answer.find(_SEQUENCE_IS) + 6 : -1])
-            except ValueError:
-                pass
-        if message.headers and message.headers.get("Status") == "503":
-            raise self._nobody(subject, "write")
-        return _sequence(message, subject)
+            return self._send_later(subject, data, headers, deadline)
+        return self._send(subject, data, headers, deadline, stores=True)
+
+    async def _send_later(self, subject: str, data: bytes, headers: Headers | None, deadline: float) -> int:
+        await self._admit(deadline)
+        return await self._send(subject, data, headers, deadline, stores=True)
 
     async def request(
         self, subject: str, data: bytes = b"", *, timeout: float, headers: Headers | None = None
@@ -162,17 +160,19 @@ class PipelinedWriter:
             if place in self._queue:
                 self._queue.remove(place)
 
-    def _send(self, subject: str, data: bytes, headers: Headers | None, deadline: float) -> asyncio.Future[Inbound]:
+    def _send(
+        self, subject: str, data: bytes, headers: Headers | None, deadline: float, *, stores: bool = False
+    ) -> asyncio.Future[Any]:
         if self._broken is not None:
             raise self._broken
         self._number += 1
         token = str(self._number)
-        answer: asyncio.Future[Inbound] = self._loop.create_future()
+        answer: asyncio.Future[Any] = self._loop.create_future()
         if not self._connection.post(subject, data, self._inbox + token, headers):
             raise BrokerUnavailable(f"the connection to {self._connection.servers} was lost; nothing was sent")
         size = len(data)
         self._bytes += size
-        self._sent[token] = _Sent(answer, subject, deadline, size)
+        self._sent[token] = (answer, subject, deadline, size, stores)
         if self._sweeper is None:
             self._sweeper = self._loop.call_later(_SWEEP, self._sweep)
         return answer
@@ -183,11 +183,35 @@ class PipelinedWriter:
         sent = self._sent.pop(message.subject[self._token_at :], None)
         if sent is None:
             return  # too late: its writer was told that the answer is unknown
-        self._bytes -= sent.size
-        if not sent.answer.done():
-            sent.answer.set_result(message)
+        answer, subject, _, size, stores = sent
+        self._bytes -= size
+        if not answer.done():
+            if stores:
+                self._resolve(answer, message, subject)
+            else:
+                answer.set_result(message)
         if self._queue:
             self._free_places()
+
+    def _resolve(self, answer: asyncio.Future[int], message: Inbound, subject: str) -> None:
+        data = message.data
+        # {"stream":"S", "seq":7} in nearly every case; a duplicate, a domain or an error (which has a
+        # "seq":0 too) goes to JSON.
+        if data.startswith(_STORED):
+            try:
+                answer.set_result(int(data[data.find(_SEQUENCE_IS) + 6 : -1]))
+            except ValueError:
+                pass
+            else:
+                return
+        try:
+            if message.headers and message.headers.get("Status") == "503":
+                raise self._nobody(subject, "write")
+            answer.set_result(_sequence(message, subject))
+        except BrokerError as refusal:
+            answer.set_exception(refusal)
+        except (ValueError, LookupError, TypeError, AttributeError) as garbled:
+            answer.set_exception(AnswerUnknown(f"the answer to a write to {subject!r} can't be read: {garbled}"))
 
     def _free_places(self) -> None:
         free = self._limit - len(self._sent)
@@ -199,16 +223,16 @@ class PipelinedWriter:
 
     def _sweep(self) -> None:
         now = self._loop.time()
-        late = [token for token, sent in self._sent.items() if sent.deadline <= now]
-        for token in late:
-            self._fail(token, AnswerUnknown(f"no answer in time from {self._sent[token].subject!r}: {_PERHAPS}"))
+        late = [(token, subject) for token, (_, subject, deadline, _, _) in self._sent.items() if deadline <= now]
+        for token, subject in late:
+            self._fail(token, AnswerUnknown(f"no answer in time from {subject!r}: {_PERHAPS}"))
         if late:
             self._free_places()
         self._sweeper = self._loop.call_later(_SWEEP, self._sweep) if self._sent else None
 
     def _disconnected(self) -> None:
-        for token, sent in list(self._sent.items()):
-            self._fail(token, AnswerUnknown(f"the connection was lost before {sent.subject!r} answered: {_PERHAPS}"))
+        for token, (_, subject, *_) in list(self._sent.items()):
+            self._fail(token, AnswerUnknown(f"the connection was lost before {subject!r} answered: {_PERHAPS}"))
         self._free_places()
 
     def _refused(self, kind: str, subject: str) -> None:
@@ -218,15 +242,16 @@ class PipelinedWriter:
                 self._disconnected()
             return
         # The subject comes in lower case here; of two that differ only in case both are refused or will be.
-        for token in [token for token, sent in self._sent.items() if sent.subject.lower() == subject]:
-            self._fail(token, permission_missing(kind, self._sent[token].subject))
+        same = [(token, theirs) for token, (_, theirs, *_) in self._sent.items() if theirs.lower() == subject]
+        for token, theirs in same:
+            self._fail(token, permission_missing(kind, theirs))
         self._free_places()
 
     def _fail(self, token: str, error: BrokerError) -> None:
-        sent = self._sent.pop(token)
-        self._bytes -= sent.size
-        if not sent.answer.done():
-            sent.answer.set_exception(error)
+        answer, _, _, size, _ = self._sent.pop(token)
+        self._bytes -= size
+        if not answer.done():
+            answer.set_exception(error)
 
 
 def _sequence(message: Inbound, subject: str) -> int:
