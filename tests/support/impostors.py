@@ -4,7 +4,7 @@ import asyncio
 import json
 import subprocess
 import threading
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from socket import create_connection, socket
@@ -23,12 +23,12 @@ def black_hole() -> Generator[str]:
 
 
 @contextmanager
-def bare_server(folder: Path, *options: str, conf: str = "") -> Generator[str]:
-    """The URL of a nats-server with just these options; it listens on return."""
+def bare_server(folder: Path, *options: str, conf: str = "", under: Sequence[str] = ()) -> Generator[str]:
+    """The URL of a nats-server with just these options; it listens on return. `under`: the program that executes it."""
     port = free_port()
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "bare.conf").write_text(conf)
-    command = [str(find_server().path), "-a", "127.0.0.1", "-p", str(port), "-l", str(folder / "log")]
+    command = [*under, str(find_server().path), "-a", "127.0.0.1", "-p", str(port), "-l", str(folder / "log")]
     with subprocess.Popen([*command, "-c", str(folder / "bare.conf"), *options]) as process:
         try:
             _wait_for(port, process)

@@ -285,7 +285,10 @@ def _live_ids(schedules: Iterable[ScheduleRecord]) -> Iterable[str]:
 def _hint(schedule: ScheduleRecord) -> str:
     if schedule.timezone == "UTC":
         return ""
-    return f'. Does the server know the zone "{schedule.timezone}"? It needs a time zone database of its own (tzdata)'
+    return (
+        f'. Does the broker know the zone "{schedule.timezone}"? nats-server reads the time zone database of its own '
+        'machine, not this one\'s: install tzdata there and restart it, or write timezone="UTC"'
+    )
 
 
 def _tell(status: RunStatus, schedule: ScheduleRecord, stretch: Stretch) -> None:

@@ -1,0 +1,93 @@
+"""Machines without a time zone database, the broker's and a host's own: UTC goes on, a named zone is a clear error."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.commands import Terminal
+from tests.support.impostors import bare_server
+
+WITHOUT_ZONES = "mount --bind {empty} /usr/share/zoneinfo"
+UTC_ONLY = """
+from jetjobs import Cron, Every, JobContext, Module
+
+shop = Module("shop")
+
+
+@shop.job(timeout="5s", triggers=[Cron("* * * * * *"), Cron("@daily", timezone="UTC", name="daily"), Every("1h")])
+async def look(ctx: JobContext) -> None:
+    print("looked", flush=True)
+"""
+NAMED = UTC_ONLY.replace('timezone="UTC"', 'timezone="Europe/Berlin"')
+
+
+@pytest.fixture
+def zoneless(tmp_path: Path) -> Iterator[str]:
+    """The URL of a server in a mount namespace of its own, where the folder of zones is empty."""
+    empty = tmp_path / "no-zones"
+    empty.mkdir()
+    into = ["unshare", "--mount", "sh", "-c", f'{WITHOUT_ZONES.format(empty=empty)} && exec "$@"', "sh"]
+    try:
+        tried = subprocess.run([*into, "ls", "/usr/share/zoneinfo"], capture_output=True, text=True, check=False)
+    except OSError as error:
+        pytest.skip(f"no mount namespaces on this machine: {error}")
+    if tried.returncode != 0:
+        pytest.skip(f"no mount namespace for this user: {tried.stderr.strip()}")
+    assert tried.stdout == ""
+    with bare_server(tmp_path / "nats", "-js", "-sd", str(tmp_path / "store"), under=into) as url:
+        yield url
+
+
+@pytest.fixture
+def terminal(tmp_path: Path, project: str) -> Terminal:
+    (tmp_path / "utc_only.py").write_text(UTC_ONLY)
+    (tmp_path / "named.py").write_text(NAMED)
+    return Terminal(tmp_path, project=project)
+
+
+def test_a_broker_without_zones_serves_utc(zoneless: str, terminal: Terminal):
+    terminal.env["NATS_URL"] = zoneless
+    with terminal.start("run", "utc_only") as host:
+        host.wait_for("looked", times=2)
+
+
+def test_a_broker_without_zones_refuses_a_named_one_and_is_told_of(zoneless: str, terminal: Terminal):
+    """B22. The host knows the zone, so the message must say whose database is missing, and what to do."""
+    terminal.env["NATS_URL"] = zoneless
+    done = terminal.run("run", "named")
+    assert done.code == 2
+    assert done.took < 10
+    for part in ("shop.look/daily", "10223", 'broker know the zone "Europe/Berlin"', "install tzdata there"):
+        assert part in done.last_line
+    assert "Traceback" not in done.err
+
+
+@pytest.fixture
+def no_zones_here(terminal: Terminal) -> Terminal:
+    """A Python that finds no zones: none on its path, and no package `tzdata`."""
+    shadow = terminal.folder / "shadow" / "tzdata"
+    shadow.mkdir(parents=True)
+    (shadow / "__init__.py").write_text("")
+    python_path = [str(shadow.parent), *filter(None, [os.environ.get("PYTHONPATH")])]
+    terminal.env |= {"PYTHONTZPATH": "/nonexistent", "PYTHONPATH": os.pathsep.join(python_path)}
+    return terminal
+
+
+def test_a_host_without_zones_serves_utc(no_zones_here: Terminal, nats_url: str):
+    no_zones_here.env["NATS_URL"] = nats_url
+    with no_zones_here.start("run", "utc_only") as host:
+        host.wait_for("looked", times=2)
+
+
+def test_a_host_without_zones_refuses_a_named_one_at_its_declaration(no_zones_here: Terminal, nats_url: str):
+    no_zones_here.env["NATS_URL"] = nats_url
+    done = no_zones_here.run("run", "named")
+    assert done.code == 2
+    assert done.took < 10
+    assert 'timezone "Europe/Berlin": this Python has no time zone database' in done.err
+    assert "install the package tzdata" in done.err
