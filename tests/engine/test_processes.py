@@ -20,8 +20,10 @@ from jetjobs import ConfigError, HostSettings, JobContext, JobHost, Module
 from jetjobs._core.models import RunRecord, RunStatus
 from jetjobs._engine.isolation import find_target
 from jetjobs.client import JobClient
+from jetjobs.testing import FailingBackend
 from tests.support import process_jobs
 from tests.support.processes import gone_within
+from tests.support.worlds import NatsWorld
 
 pytestmark = [
     pytest.mark.integration,
@@ -131,6 +133,17 @@ async def test_a_large_payload_and_result(bench: Bench) -> None:
     assert record.status is RunStatus.SUCCEEDED, record.error
     run = bench.client.run("apart", "echo", record.run_id)
     assert await run.result(10) == data
+
+
+async def test_a_large_payload_is_fetched_once(nats_url: str, project: str) -> None:
+    world = NatsWorld(project, nats_url)
+    ports = FailingBackend(await world.connect())
+    data = os.urandom(1_000_000)
+    async with JobHost(MODULES, backend=ports, settings=SETTINGS), JobClient(nats_url, project=project) as client:
+        run = await client.get_job("apart", "echo").trigger(data)
+        assert await run.result(20) == data
+    assert ports.calls["payloads.get"] == 1
+    await world.close()
 
 
 async def test_a_checkpoint_reaches_the_next_attempt_past_a_death(bench: Bench) -> None:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     import asyncio
     from collections.abc import Iterator
 
-    from jetjobs._core.models import LogLine, RunKey, RunRecord, Trigger
+    from jetjobs._core.models import Body, LogLine, RunKey, RunRecord, Trigger
     from jetjobs._engine.execution import Execution
     from jetjobs._ports import Delivery
     from jetjobs.context import Journal
@@ -36,6 +36,7 @@ class HeldRun:
         "ending",
         "execution",
         "fenced",
+        "fetched",
         "journal",
         "key",
         "record",
@@ -67,6 +68,7 @@ class HeldRun:
         self.beat: asyncio.Task[None] | None = None
         self.ending = False
         self.fenced = False
+        self.fetched: Body | None = None  # a large payload's bytes, for the child process that runs the handler
 
     @property
     def has_said(self) -> bool:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from jetjobs._core import codec
 from jetjobs._core.models import Body
 from jetjobs._engine.execution import shown
+from jetjobs._engine.isolation import is_isolated
 from jetjobs.errors import PayloadInvalidError
 
 if TYPE_CHECKING:
@@ -19,11 +20,15 @@ if TYPE_CHECKING:
 
 
 class Prepared(NamedTuple):
-    """The value for the handler, or why there is none; `digest` is of the decoded payload."""
+    """The value for the handler, or why there is none; `digest` is of the decoded payload.
+
+    `fetched` has the bytes beside their claim check, where a child process is to decode them again.
+    """
 
     value: Any = None
     digest: str | None = None
     refused: PayloadInvalidError | None = None
+    fetched: Body | None = None
 
 
 def prepare(job: Job[Any, Any], body: Body | None, *, with_digest: bool = True) -> Prepared:
@@ -50,7 +55,8 @@ async def fetch(job: Job[Any, Any], body: Body, payloads: PayloadStore, *, with_
         data = await payloads.get(body.claim)
     except PayloadInvalidError as error:
         return Prepared(refused=error)
-    return prepare(job, Body(data, body.encoding), with_digest=with_digest)
+    prepared = prepare(job, Body(data, body.encoding), with_digest=with_digest)
+    return prepared._replace(fetched=Body(data, body.encoding, body.claim)) if is_isolated(job) else prepared
 
 
 def _parse(job: Job[Any, Any], value: Any) -> Any:

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Coroutine
 
     from jetjobs._clock import Clock, Timer
-    from jetjobs._core.models import RunRecord
+    from jetjobs._core.models import ClaimCheck, RunRecord
     from jetjobs._engine.children import Child, ChildProcesses
     from jetjobs._engine.engine import Engine
     from jetjobs._engine.execution import Verdict
@@ -77,10 +77,17 @@ async def run_isolated(
     body = held.record.payload_body
     if body is not None and body.claim is not None:
         try:
-            body = Body(await engine.backend.payloads.get(body.claim), body.encoding)
+            body = await _fetched(engine, held, body, body.claim)
         except (BrokerError, PayloadInvalidError) as error:
             return Raised(describe(error))
     return await execution.call(hosted, _call_for(hosted, held.record, body, engine.backend.broker.now()))
+
+
+async def _fetched(engine: Engine, held: HeldRun, body: Body, claim: ClaimCheck) -> Body:
+    """The bytes as they were fetched to be validated; the record may have come to name others meanwhile."""
+    kept, held.fetched = held.fetched, None
+    data = kept.data if kept is not None and kept.claim == claim else await engine.backend.payloads.get(claim)
+    return Body(data, body.encoding)
 
 
 def _call_for(hosted: HostedJob, record: RunRecord, body: Body | None, now: datetime) -> Call:

@@ -230,6 +230,7 @@ class Runner:
                 prepared = prepare(self.hosted.job, body, with_digest=twice)
             else:
                 prepared = await fetch(self.hosted.job, body, backend.payloads, with_digest=twice)
+                held.fetched = prepared.fetched
             if prepared.refused is not None and stored is None and self._is_of_another_release(trigger):
                 if backend.broker.now() < (trigger.start_deadline or expiry_of(trigger, self.hosted.rules)):
                     log.warning("payload_of_another_release", run=str(held.key), error=str(prepared.refused))
