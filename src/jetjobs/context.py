@@ -130,7 +130,9 @@ class ChildTrigger(Protocol):
 class JobContext(Generic[S]):
     """One start of a handler: which run it is, what it works on, and how to report and to stop.
 
-    `payload` is the validated payload, `state` what the module's lifespan gave.
+    Attributes:
+        payload: The payload, validated; the handler's second argument too.
+        state: What the module's lifespan gave; `None` without one.
     """
 
     __slots__ = ("_children", "_clock_now", "_journal", "_logger", "_record", "payload", "state")

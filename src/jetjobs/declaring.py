@@ -159,6 +159,10 @@ class MethodDecorator:
 
 
 job = MethodDecorator({})
+"""Declares a method of a `Module` class as a job: `@job`, or with `JobOptions` `@job(timeout="2m")`.
+
+`instance.send` is then the `Job` of that instance. For functions there is `@module.job`.
+"""
 
 
 def declare_job(

@@ -56,7 +56,19 @@ EXIT_INTERRUPTED = 130
 
 @dataclass(frozen=True, slots=True)
 class HostHealth:
-    """How a host is. `ok` is what a liveness probe wants to know."""
+    """How a host is.
+
+    Attributes:
+        ok: What a liveness probe wants to know: connected, and no loop died.
+        connected: There is a connection to the broker now.
+        draining: It closes, and takes no new runs.
+        host_id: Its name in records and in `jetjobs hosts list`.
+        jobs: How many jobs it runs.
+        running: How many runs it holds now.
+        threads_busy: Threads of plain handlers in use.
+        threads_limit: How many there may be.
+        problem: What is wrong, in words.
+    """
 
     ok: bool
     connected: bool
@@ -74,7 +86,8 @@ class JobHost:
 
     `project` names the project (or `JETJOBS_PROJECT`); `nats` is a URL, connect options or an open nats-py client,
     which stays open. `version` (PEP 440) is the release of the user's code. `enabled=False` binds the modules for
-    calling and writes nothing. `disable` holds patterns of `module.job` names that this host doesn't run.
+    calling and writes nothing. `disable` holds patterns of `module.job` names that this host doesn't run,
+    `schedules=False` lets it write and remove no schedules.
 
     ```python
     async with JobHost([billing], project="shop") as host:

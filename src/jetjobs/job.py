@@ -35,7 +35,8 @@ class TriggerOptions(TypedDict, total=False):
         idempotency_key: At most one run for this key, however often it is triggered.
         on_duplicate: What happens when the key already has a run: return it, raise `DuplicateRun`, or retry it if
             it failed.
-        delay, at: When the run is due; now without either.
+        delay: How long from now the run is due.
+        at: The instant it is due; a past one is now. Not together with `delay`.
         start_within: How late after that it may still start; later it is MISSED.
         expires_in: How long after that it may still be started or retried.
         scheduled_for: The instant the run stands for, as data.
@@ -138,7 +139,15 @@ AnyBinding = JobBinding | BlockingBinding
 class Job(Generic[P, R]):
     """A function and how it is run. Call it as the function it is, or `trigger` a run of it.
 
-    Made by `@module.job`, `@job` and `expose_job`.
+    Made by `@module.job`, `@job` and `expose_job`. `P` is the payload's type, `R` what the handler returns; calling
+    the job calls the handler, so a unit test needs no broker.
+
+    Attributes:
+        address: Module and job, `str(address)` is `module.job`.
+        handler: The function itself.
+        policy: Its limits, retries and times.
+        triggers: What starts it by itself.
+        description: What it says about itself; the docstring's first line unless given.
     """
 
     is_async: bool = False

@@ -11,7 +11,12 @@ from typing import Final
 from jetjobs.errors import ConfigError
 
 DurationLike = timedelta | float | str
+"""A span of time: a `timedelta`, a number of seconds, or a text such as `"250ms"`, `"30s"`, `"5m"`, `"2h"`, `"1d"`,
+`"1h30m"`.
+"""
+
 InstantLike = datetime | float
+"""An instant: a `datetime` with a time zone, or seconds since 1970. A naive `datetime` is refused."""
 
 _UNITS: Final = {"d": 86_400_000_000, "h": 3_600_000_000, "m": 60_000_000, "s": 1_000_000, "ms": 1000}
 _TEXT: Final = re.compile("".join(rf"(?:([0-9]{{1,15}}(?:\.[0-9]{{1,9}})?){unit})?" for unit in _UNITS), re.ASCII)

@@ -46,6 +46,18 @@ TriggerKind = Literal["manual", "cron", "every", "event", "delayed", "backfill",
 class RunStatus(StrEnum):
     """Where a run is. Values equal names; look-ups by value take any case.
 
+    Attributes:
+        SCHEDULED: Waits in the stream for its instant.
+        QUEUED: Waits in the stream for a host with a free slot.
+        RUNNING: A handler was started.
+        RETRYING: Waits for its next attempt, and holds no slot.
+        SUCCEEDED: Ended: the handler returned.
+        FAILED: Ended: no attempt left, discarded, lost, or expired.
+        TIMED_OUT: Ended: the last attempt ran over its timeout.
+        CANCELLED: Ended: somebody cancelled it.
+        SKIPPED: Ended: the handler said there was nothing to do.
+        MISSED: Ended: it could not start in time.
+
     >>> RunStatus("succeeded") is RunStatus.SUCCEEDED and RunStatus.SUCCEEDED.is_terminal
     True
     """
@@ -139,7 +151,16 @@ class Body:
 
 @dataclass(frozen=True, slots=True)
 class TriggerInfo:
-    """What asked for a run."""
+    """What asked for a run.
+
+    Attributes:
+        kind: How it was asked for; `delayed` is by hand with `delay` or `at`.
+        schedule_id: Id of the schedule whose tick it was.
+        scheduled_for: The instant the run stands for; of a cron line in its own time zone.
+        event_subject: Subject the event came on.
+        parent_run_id: Id of the run that triggered this one as its child.
+        retry_of: Id of the ended run that this one repeats.
+    """
 
     kind: TriggerKind = "manual"
     schedule_id: str | None = None
@@ -181,7 +202,7 @@ class RunError:
 
 @dataclass(frozen=True, slots=True)
 class LogLine:
-    """One `ctx.log` call."""
+    """One `ctx.log` call: when, level, message, and its fields as plain JSON values."""
 
     at: datetime
     level: str
@@ -191,7 +212,7 @@ class LogLine:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """The last `ctx.progress` call."""
+    """The last `ctx.progress` call: `done` of `total`, in whatever unit the handler counts."""
 
     done: float
     total: float | None = None
@@ -214,15 +235,45 @@ class Attempt:
 class RunRecord:
     """Everything known of one run, as stored in the runs bucket.
 
-    `starts` counts handler starts ever claimed; `attempt = starts - snoozes - interruptions`.
-    `turn` numbers the run's messages from 1. `claim` names the start that may write this record.
-    `stub` says that bodies, logs and texts were let go (`retention.stub`), and not that the run had none.
-    `extra` holds fields of newer versions, carried through every rewrite.
-
-    The one value here without slots: `of` and `but` keep only what was set in the instance's dictionary, the
-    rest are the class's defaults. That makes a record, its successor and its bytes five times as fast as
-    `__init__`, `dataclasses.replace` and a comparison of every field, three times per run.
+    Attributes:
+        run_id: Id of the run, unique within its job.
+        module, job: The job it is a run of.
+        status: Where the run is.
+        key: The idempotency key it was triggered with.
+        payload_digest: Tells two payloads apart without reading them.
+        version: Release of the code that ran it, as `JobHost(version=…)` said.
+        starts: Handler starts ever claimed; `attempt` is starts - snoozes - interruptions.
+        snoozes: Starts that ended with `Snooze`, which cost no attempt.
+        interruptions: Starts a closing host took back, which cost no attempt.
+        turn: Number of the run's current message, from 1.
+        claim: Names the start that may write this record.
+        owner: The delivery that runs it.
+        cancel_asked: Somebody asked for its cancel.
+        max_attempts: How many attempts it has.
+        trigger: What asked for it.
+        payload_body, result_body, checkpoint_body: What is stored; `payload` and `result` read it.
+        error: How the last attempt failed.
+        skip_reason: Why it was SKIPPED or MISSED.
+        logs: What `ctx.log` said: the first 50 lines and the newest, at most 1,000.
+        progress: What `ctx.progress` said last.
+        host_id: The host of the last start.
+        fired_at: When the broker stored its message.
+        scheduled_for: The instant the run stands for.
+        start_deadline: Not started after this: it would be MISSED.
+        expires_at: Neither started nor retried after this.
+        schedule_id, parent_run_id, retry_of: As in `trigger`.
+        created_at: When it was asked for.
+        started_at, finished_at: Of the last start, and the run's end.
+        heartbeat_at: When its host last wrote.
+        retry_at: When the next attempt is due.
+        attempts: The starts that ended, at most the last 20.
+        stub: Bodies, logs and texts were let go by retention; not that the run had none.
+        extra: Fields of newer versions, carried through every rewrite.
     """
+
+    # The one value here without slots: `of` and `but` keep only what was set in the instance's dictionary, the
+    # rest are the class's defaults. That makes a record, its successor and its bytes five times as fast as
+    # `__init__`, `dataclasses.replace` and a comparison of every field, three times per run.
 
     run_id: str
     module: str
@@ -393,7 +444,16 @@ class JobDescriptor:
 
 @dataclass(frozen=True, slots=True)
 class HostPresence:
-    """What a live host says about itself; gone by TTL when it stops saying so."""
+    """What a live host says about itself; gone 35 s after it stopped saying so.
+
+    Attributes:
+        started_at, seen_at: When it started, and when it last said so.
+        version: Release of its code, as `JobHost(version=…)` said.
+        jobs: Names of the jobs it runs, as `module.job`.
+        running: How many runs it held just then.
+        descriptors: By job, the digest of how this host declares it.
+        draining: It closes, and takes nothing new.
+    """
 
     host_id: str
     hostname: str

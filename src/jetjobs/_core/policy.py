@@ -34,7 +34,10 @@ _KINDS: tuple[str, ...] = get_args(TriggerKind)
 class Backoff:
     """How long a failed run waits: `base`, then `factor` times longer each attempt, at most `cap`, ± `jitter`.
 
-    `jitter` is a share of the wait, from 0 (none) to 1.
+    `jitter` is a share of the wait, from 0 (none) to 1. While it waits, a run holds no slot.
+
+    >>> Backoff("500ms", factor=3).base
+    datetime.timedelta(microseconds=500000)
     """
 
     base: timedelta
@@ -55,10 +58,15 @@ class Backoff:
 
 @dataclass(frozen=True, slots=True, init=False)
 class JobRetention:
-    """How long finished runs are kept.
+    """How long finished runs are kept. Active runs never go.
 
-    `skipped` and `finished` are ages, `max_per_job` a count; nothing younger than `min_age` goes, `keys` is how long
-    the promise about idempotency keys holds, `max_deletes` the size of one batch.
+    Attributes:
+        skipped: Age at which a SKIPPED run's record goes.
+        finished: Age at which any other finished run's record goes.
+        max_per_job: So many finished runs of a job are kept, the newest.
+        max_deletes: How many records go at once.
+        keys: A run with an idempotency key is kept at least so long, perhaps as a stub.
+        min_age: Nothing that ended less long ago goes, whatever the other limits.
     """
 
     skipped: timedelta
@@ -110,7 +118,7 @@ class JobPolicy:
 
     Attributes:
         max_concurrency: Runs at once, over all hosts.
-        timeout: Longest time of one attempt; `None` never ends it.
+        timeout: Longest time of one attempt; `None` never ends it. The last attempt over it makes the run TIMED_OUT.
         max_attempts: Starts of the handler before the run is FAILED; 1 is no retry.
         backoff: How long a failed run waits for its next attempt.
         retry_on: Exceptions worth another attempt.
@@ -118,7 +126,8 @@ class JobPolicy:
         drain: How long a closing host waits for this job's runs; `None` takes the host's.
         on_shutdown: Whether a run interrupted by a closing host goes back or fails.
         isolation: Where a plain function runs: a thread, or a process that can be killed.
-        expires_in: By trigger kind, how long after its due instant a run may still be started or retried.
+        expires_in: How long after its due instant a run may still be started or retried, for all kinds of triggers or
+            by kind; `None`: 7 d, of events 24 h.
         retention: How long finished runs of this job are kept; `None` takes the host's.
         redact: Paths of payload and result hidden from every display and log.
         aliases: Old names of the job whose triggers it also takes.

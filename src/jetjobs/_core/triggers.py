@@ -44,13 +44,15 @@ class Schedule:
     """The common part of `Cron` and `Every`.
 
     Attributes:
-        name: Tells a job's schedules apart; the schedule keeps its pause and history under it.
-        payload: What its runs work on; `None` is no payload.
-        misfire_grace: How late an occurrence may still start; `None`: however late.
-        coalesce: Which of several due occurrences becomes a run after an outage.
-        overlap: What happens while an earlier run of this schedule is active.
-        max_instances: Most active runs of it under `overlap="allow"`.
-        jitter: Spreads the starts over this span, evenly and the same on every host.
+        name: Tells a job's schedules apart (`cron` or `every` unless given); its pause and history are kept under it.
+        payload: What its runs work on; `None`, the default, is no payload.
+        misfire_grace: How late an occurrence may still start, 1 h unless given; `None`: however late. Later: MISSED.
+        coalesce: Which of several due occurrences becomes a run after an outage: the `latest` (default), the
+            `earliest`, or `all`. The others are counted.
+        overlap: What an occurrence does while an earlier run of this schedule is active: `skip` (default), `queue`
+            behind it (at most 1,000 wait), or `allow` a second one.
+        max_instances: Most active runs of it under `overlap="allow"`; 1 unless given.
+        jitter: Spreads the starts over this span, evenly and the same on every host; none unless given.
         start_at: First instant it may fire.
         end_at: First instant it may no longer fire.
     """
@@ -113,7 +115,9 @@ class Schedule:
 
 @dataclass(frozen=True, slots=True, init=False)
 class Cron(Schedule):
-    """Fires by a cron line, 5 fields or 6 with seconds first, read in `timezone`.
+    """Fires by a cron line, 5 fields or 6 with seconds first, read in `timezone`. `Schedule` tells the options.
+
+    Names, ranges and steps are understood. Where day of month and day of week are both restricted, either suffices.
 
     >>> Cron("0 2 * * *", timezone="UTC").name
     'cron'
@@ -142,7 +146,9 @@ class Cron(Schedule):
 
 @dataclass(frozen=True, slots=True, init=False)
 class Every(Schedule):
-    """Fires each `interval`, whole seconds from 1 on.
+    """Fires each `interval`, whole seconds from 1 on. `Schedule` tells the options.
+
+    The rhythm is the broker's: restarts, releases and more hosts don't move it.
 
     >>> Every("5m").interval
     datetime.timedelta(seconds=300)
@@ -166,7 +172,17 @@ class Every(Schedule):
 class OnEvent:
     """Fires for each message on a NATS subject whose body passes the filter; the body is the payload.
 
-    With `stream` the messages come from that JetStream stream, at least once; without it by core NATS, at most once.
+    With `stream` the messages come from that JetStream stream, at least once; without it by core NATS, at most once,
+    while a host listens. Either way all hosts together make one run of a message with a `Nats-Msg-Id`.
+
+    Attributes:
+        subject: Where to listen; `*` and `>` as in NATS.
+        name: Tells a job's event triggers apart; `event` unless given.
+        filter: Conditions on the body's fields; what doesn't fit makes no run and writes nothing.
+        stream: The JetStream stream to take from.
+
+    >>> OnEvent("orders.paid", filter={"total": {"gte": 100}}).subject
+    'orders.paid'
 
     Raises:
         InvalidNameError: no subject to listen on, or one of jetjobs' own.
