@@ -207,6 +207,8 @@ def _check_aliases(aliases: tuple[str, ...], own: str) -> None:
     for alias in aliases:
         if names.check_job_name(alias) == own:
             raise DeclarationError(f"aliases={aliases!r} holds the job's own name; leave {alias} out")
+    if len(set(aliases)) < len(aliases):
+        raise DeclarationError(f"aliases={aliases!r} holds a name twice; list each old name once, the oldest first")
 
 
 def _check_trigger_payload(made: Job[Any, Any], trigger: AnyTrigger) -> None:

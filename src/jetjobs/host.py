@@ -20,6 +20,11 @@ from jetjobs._client.binding import ClientBinding
 from jetjobs._client.handle import JobHandle
 from jetjobs._client.lookup import JobLookup
 from jetjobs._client.scope import Scope
+from jetjobs._core.renames import Named, collision, served_names
+from jetjobs._engine.health import EventHealth as EventHealth
+from jetjobs._engine.health import Findings, State
+from jetjobs._engine.health import HostHealth as HostHealth
+from jetjobs._engine.health import JobHealth as JobHealth
 from jetjobs._clock import SystemClock
 from jetjobs._core.policy import check_age
 from jetjobs._engine.hosting import Hosting, Served
@@ -261,7 +266,8 @@ class JobHost:
         ]
 
     def _is_disabled(self, job: Job[Any, Any]) -> bool:
-        return any(fnmatchcase(str(job.address), pattern) for pattern in self.switches.disable)
+        every = [str(name) for name in served_names(job.address, job.policy.aliases)]
+        return any(fnmatchcase(name, pattern) for pattern in self.switches.disable for name in every)
 
     async def _connect(self) -> Backend:
         if self._backend is None:
@@ -320,15 +326,24 @@ class JobHost:
 
 def _modules(given: Module | Iterable[Module]) -> tuple[Module, ...]:
     modules = (given,) if isinstance(given, Module) else tuple(given)
-    places: dict[str, str] = {}
-    for module in modules:
-        for job in module.jobs.values():
-            name = str(job.address)
-            if name in places:
-                msg = f"job {name} is declared twice: at {places[name]} and at {job.where}; rename one of them"
-                raise DuplicateJobError(msg)
-            places[name] = job.where
+    seen: list[Named] = []
+    for same in _by_name(modules):
+        seen.clear()
+        for module in same:
+            mine = [job.named for job in module.jobs.values()]
+            for each in mine if seen else ():
+                if (problem := collision(each, seen)) is not None:
+                    raise DuplicateJobError(problem)
+            seen += mine
     return modules
+
+
+def _by_name(modules: Iterable[Module]) -> Iterable[list[Module]]:
+    """Modules that share a name, together: only their jobs can be called alike."""
+    found: dict[str, list[Module]] = {}
+    for module in modules:
+        found.setdefault(module.name, []).append(module)
+    return found.values()
 
 
 def _host_part() -> str:

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 from collections.abc import Callable, Coroutine, Mapping
 from datetime import datetime, timedelta
@@ -14,6 +15,7 @@ from jetjobs._core.digests import digest_of
 from jetjobs._core.durations import format_duration
 from jetjobs._core.models import JobAddress, JobDescriptor, RunRecord, RunStatus
 from jetjobs._core.policy import JobPolicy
+from jetjobs._core.renames import Named, origin, served_names
 from jetjobs._core.retention import describe_retention
 from jetjobs._core.triggers import AnyTrigger
 from jetjobs.context import JobContext
@@ -174,6 +176,7 @@ class Job(Generic[P, R]):
         self._parses = shape.payload_type is not None or not (shape.takes_payload and shape.payload_required)
         self._bindings: tuple[JobBinding, ...] = ()
         self._blocking: tuple[BlockingBinding, ...] = ()
+        self.now_called: Job[P, R] | None = None  # where this is an old name: the job as it is declared
         # Not its attributes: one called `policy` would replace ours.
         functools.update_wrapper(cast("Callable[..., Any]", self), handler, updated=())
 
@@ -186,6 +189,28 @@ class Job(Generic[P, R]):
     def module_name(self) -> str:
         """Name of the module."""
         return self.address.module
+
+    @property
+    def named(self) -> Named:
+        """Its names and where it is declared."""
+        return Named(self.address, self.policy.aliases, self.where)
+
+    @property
+    def origin(self) -> JobAddress:
+        """The name that its schedules and event triggers carry: its oldest."""
+        return origin(self.address, self.policy.aliases)
+
+    def under_old_names(self) -> tuple[Job[P, R], ...]:
+        """This job once more for each of its aliases, under that name: what is triggered so stays so."""
+        return tuple(self._called(address) for address in served_names(self.address, self.policy.aliases)[1:])
+
+    def _called(self, address: JobAddress) -> Job[P, R]:
+        made = copy.copy(self)
+        made.address = address
+        made.policy = self.policy.with_options({"aliases": ()})
+        made.triggers = ()
+        made.now_called = self
+        return made
 
     @property
     def payload_schema(self) -> Mapping[str, Any] | None:
@@ -223,8 +248,9 @@ class Job(Generic[P, R]):
     def descriptor(self, version: str | None = None, host_id: str | None = None) -> JobDescriptor:
         """What a host publishes about the job. `digest` covers the declaration, not the host or version."""
         policy = self.policy
-        triggers = tuple(trigger.describe(self.address) for trigger in self.triggers)
+        triggers = tuple(trigger.describe(self.origin) for trigger in self.triggers)
         said = (self.description, _spoken(policy), self.payload_schema, self.takes_payload, triggers)
+        now_called = None if self.now_called is None else self.now_called.name
         return JobDescriptor(
             module=self.address.module,
             job=self.address.job,
@@ -238,9 +264,10 @@ class Job(Generic[P, R]):
             triggers=triggers,
             retention=None if policy.retention is None else describe_retention(policy.retention),
             redact=policy.redact,
+            now_called=now_called,
             version=version,
             host_id=host_id,
-            digest=digest_of(said),
+            digest=digest_of(said if now_called is None else (*said, now_called)),
         )
 
     def bind(self, binding: AnyBinding) -> None:

@@ -14,8 +14,8 @@ from types import MappingProxyType
 from typing import Any, Unpack, cast
 
 from jetjobs._core import names
-from jetjobs._core.models import JobAddress
 from jetjobs._core.policy import JobPolicy
+from jetjobs._core.renames import collision
 from jetjobs.context import JobContext
 from jetjobs.declaring import ExposeOptions, JobDecorator, JobMethod, JobOptions, declare_job
 from jetjobs.errors import DeclarationError, DuplicateJobError, UnknownJobError
@@ -43,6 +43,7 @@ class Module:
         self.defaults = _check_defaults(self.name, defaults)
         self._lifespan = _check_lifespan(self.name, lifespan)
         self._jobs: dict[str, Job[Any, Any]] = {}
+        self._old_names: dict[str, Job[Any, Any]] = {}
         self._before: list[Hook] = [self.before_attempt] if _overrides(self, "before_attempt") else []
         self._after: list[Hook] = [self.after_attempt] if _overrides(self, "after_attempt") else []
         self._method_jobs = {method.name: self._add_method(method) for method in _methods_of(type(self)).values()}
@@ -79,6 +80,11 @@ class Module:
         """The jobs by name, in the order they were declared."""
         return MappingProxyType(self._jobs)
 
+    @property
+    def old_names(self) -> Mapping[str, Job[Any, Any]]:
+        """The jobs under their old names (`aliases`), by that name."""
+        return MappingProxyType(self._old_names)
+
     async def atrigger_job(self, name: str, payload: Any = None, **options: Unpack[TriggerOptions]) -> Any:
         """Trigger a job of this module by its name; see `Job.trigger`.
 
@@ -92,7 +98,8 @@ class Module:
         return self._called(name).trigger_blocking(payload, **options)
 
     def _called(self, name: str) -> Job[Any, Any]:
-        found = self._jobs.get(name)
+        # Under an old name the run keeps it: what was asked for by a key stays the same run.
+        found = self._jobs.get(name) or self._old_names.get(name)
         if found is None:
             close = difflib.get_close_matches(name, self._jobs, n=3)
             hint = f"did you mean {' or '.join(close)}?" if close else f"there are {', '.join(self._jobs) or 'none'}"
@@ -101,12 +108,12 @@ class Module:
 
     def bind(self, binding: AnyBinding) -> None:
         """Let the jobs' `trigger` go through this host or client."""
-        for each in self._jobs.values():
+        for each in (*self._jobs.values(), *self._old_names.values()):
             each.bind(binding)
 
     def unbind(self, binding: AnyBinding) -> None:
         """Undo `bind`."""
-        for each in self._jobs.values():
+        for each in (*self._jobs.values(), *self._old_names.values()):
             each.unbind(binding)
 
     # ------------------------------------------------------------------ state and hooks
@@ -179,17 +186,12 @@ class Module:
     ) -> Job[Any, Any]:
         address = names.check_address(self.name, name)
         made = declare_job(address, handler, shape, defaults=self.defaults, options=options)
-        for taken in (name, *made.policy.aliases):
-            self._refuse_taken(JobAddress(self.name, taken), shape.where)
+        problem = collision(made.named, (other.named for other in self._jobs.values()))
+        if problem is not None:
+            raise DuplicateJobError(problem)
         self._jobs[name] = made
+        self._old_names.update((old.name, old) for old in made.under_old_names())
         return made
-
-    def _refuse_taken(self, address: JobAddress, where: str) -> None:
-        for other in self._jobs.values():
-            if address.job == other.name or address.job in other.policy.aliases:
-                raise DuplicateJobError(
-                    f"job {address} is declared twice, at {other.where} and {where}; give one of them another name"
-                )
 
 
 def _class_name(owner: type[Module]) -> str:

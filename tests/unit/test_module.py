@@ -173,11 +173,20 @@ def test_one_name_twice_names_both_places() -> None:
 def test_an_old_name_is_a_name_too() -> None:
     module = Module("billing")
     module.expose_job("send", plain, aliases=["mail"])
-    with pytest.raises(DuplicateJobError, match=r"job billing\.mail is declared twice"):
+    with pytest.raises(
+        DuplicateJobError, match=r"job billing\.mail is declared twice, as an alias of billing\.send at "
+    ):
         module.expose_job("mail", plain)
-    with pytest.raises(DuplicateJobError, match=r"job billing\.send is declared twice"):
+    with pytest.raises(
+        DuplicateJobError, match=r"job billing\.send is declared twice, at .* as an alias of billing\.post"
+    ):
         module.expose_job("post", plain, aliases=["send"])
+    with pytest.raises(DuplicateJobError, match=r"mail is declared twice, as an alias of .*send .* of billing\.post"):
+        module.expose_job("post", plain, aliases=["letter", "mail"])
+    with pytest.raises(DeclarationError, match=r"aliases=\('a', 'a'\) holds a name twice"):
+        module.expose_job("post", plain, aliases=["a", "a"])
     assert list(module.jobs) == ["send"]
+    assert list(module.old_names) == ["mail"]
 
 
 @pytest.mark.parametrize(

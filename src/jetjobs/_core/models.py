@@ -380,7 +380,8 @@ class Outgoing:
 class Trigger:
     """A trigger message understood: which run, by what, until when.
 
-    `kind` tells a run's own subject from a schedule's shared tick subject. `expires_in` counts from `stored_at`.
+    `subject_kind` tells a run's own subject from a schedule's shared tick subject. `expires_in` counts from
+    `stored_at`. Without slots, for the reason that `RunRecord` has none.
     """
 
     key: RunKey
@@ -416,7 +417,10 @@ class BadTrigger:
 
 @dataclass(frozen=True, slots=True)
 class JobDescriptor:
-    """What hosts publish about a job, so that others can find, list and call it."""
+    """What hosts publish about a job, so that others can find, list and call it.
+
+    `now_called` is the job's present name, where this is an old one that is still served.
+    """
 
     module: str
     job: str
@@ -438,6 +442,7 @@ class JobDescriptor:
 
     @property
     def address(self) -> JobAddress:
+    now_called: str | None = None
         """The job described."""
         return JobAddress(self.module, self.job)
 

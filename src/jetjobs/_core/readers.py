@@ -232,7 +232,7 @@ read_record: Final = Reader(
 read_descriptor: Final = Reader(
     JobDescriptor,
     {
-        **_all("module job description version host_id digest payload_schema_digest", str),
+        **_all("module job description version host_id digest payload_schema_digest now_called", str),
         **_all("max_concurrency max_attempts", int),
         **_all("takes_payload", bool),
         **_all("payload_schema retention", dict),

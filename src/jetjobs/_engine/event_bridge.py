@@ -131,5 +131,5 @@ def _routes(flow: EventFlow, jobs: Iterable[Job[Any, Any]]) -> Iterable[Route]:
     for job in jobs:
         triggers = {each.digest: each for each in job.triggers if isinstance(each, OnEvent)}
         for digest, trigger in triggers.items():
-            name = names.event_consumer(project, job.address, digest)
-            yield Route(flow, job.address, trigger, name=name, expires_in=job.policy.expiry("event"))
+            name = names.event_consumer(project, job.origin, digest)
+            yield Route(flow, job.origin, trigger, name=name, expires_in=job.policy.expiry("event"))

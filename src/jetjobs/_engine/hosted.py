@@ -16,25 +16,26 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class HostedJob:
-    """`state` is what the module's lifespan gave; the module's hooks are called around every attempt."""
+    """`state` is what the module's lifespan gave; the module's hooks are called around every attempt.
+
+    `address` is the name served: the job's own, or an old one. `shared` are the slots that all names of a renamed job
+    have in common on this host.
+    """
 
     job: Job[Any, Any]
     module: Module
     rules: DeliveryRules
     state: Any = None
-
-    @property
-    def address(self) -> JobAddress:
-        """The job's names."""
-        return self.job.address
+    address: JobAddress
+    shared: Slots | None = None
 
 
-def host_job(engine: Engine, module: Module, job: Job[Any, Any], state: Any) -> HostedJob:
-    """The job with the rules this host judges its deliveries by."""
+def host_job(engine: Engine, module: Module, job: Job[Any, Any], *, state: Any, shared: Slots | None) -> HostedJob:
+    """The job, under one of its names, with the rules this host judges its deliveries by."""
     rules = DeliveryRules(
         host_id=engine.host_id,
         policy=job.policy,
         ack_wait=engine.settings.ack_wait,
         version=engine.version,
     )
-    return HostedJob(job, module, rules, state)
+    return HostedJob(job.now_called or job, module, rules, job.address, state, shared)

@@ -61,6 +61,11 @@ class Served:
 
 
 class Hosting:
+    def with_old_names(self) -> Served:
+        """The same with each renamed job once more for each of its old names."""
+        old = (each for each in self.module.old_names.values() if each.now_called in self.jobs)
+        return Served(self.module, (*self.jobs, *old))
+
     """One host's life between `start` and `close`."""
 
     def __init__(
@@ -75,7 +80,7 @@ class Hosting:
         schedules: bool = True,
         asking: Asking | None = None,
     ) -> None:
-        self._served = served
+        self._served = served = [each.with_old_names() for each in served]
         self._states = AsyncExitStack()
         self._runners: list[Runner] = []
         self.engine = Engine(
@@ -117,7 +122,8 @@ class Hosting:
 
     def _declared(self) -> Declared:
         jobs = tuple(job for each in self._served for job in each.jobs)
-        every = {job.address for each in self._served for job in each.module.jobs.values()}
+        modules_jobs = [(*each.module.jobs.values(), *each.module.old_names.values()) for each in self._served]
+        every = {job.address for of_module in modules_jobs for job in of_module}
         modules = frozenset(each.module.name for each in self._served)
         return Declared(jobs, modules, frozenset(every - {job.address for job in jobs}))
 
@@ -146,9 +152,12 @@ class Hosting:
         for served in self._served:
             state = await self._states.enter_async_context(served.module.open_state())
             for job in served.jobs:
-                if job.policy.timeout is None:
+                if job.policy.timeout is None and job.now_called is None:
+            # Each name of a renamed job has the job's limit at the broker; on one host they share it.
+            shared = {job: Slots(job.policy.max_concurrency) for job in served.jobs if job.policy.aliases}
                     log.warning("job_without_timeout", job=str(job.address))
-                self._runners.append(Runner(engine, host_job(engine, served.module, job, state)))
+                slots = shared.get(job.now_called or job)
+                self._runners.append(Runner(engine, host_job(engine, served.module, job, state=state, shared=slots)))
         await engine.backend.broker.answer_asks(engine.host_id, engine.held.holds)
         await engine.backend.broker.hear_cancels(self._heartbeat.heard_cancel)
         await self.presence.compare()

@@ -70,7 +70,7 @@ class Declared:
         for job in self.jobs:
             for trigger in job.triggers:
                 if isinstance(trigger, Cron | Every):
-                    yield job.address, trigger
+                    yield job.origin, trigger
 
 
 class _Hosts:

@@ -101,8 +101,9 @@ class Runner:
         self._grace = engine.settings.interrupt_grace.total_seconds()
         timeout = hosted.job.policy.timeout
         self._timeout = None if timeout is None else timeout.total_seconds()
+        needed = (engine.slots,) if hosted.job.is_async else (engine.thread_slots, engine.slots)
         self._admission = Admission(
-            (engine.slots,) if hosted.job.is_async else (engine.thread_slots, engine.slots),
+            needed if hosted.shared is None else (hosted.shared, *needed),
             engine.clock,
             admit=self._admitted,
             refuse=self._refused,
