@@ -21,10 +21,6 @@ from jetjobs._client.handle import JobHandle
 from jetjobs._client.lookup import JobLookup
 from jetjobs._client.scope import Scope
 from jetjobs._core.renames import Named, collision, served_names
-from jetjobs._engine.health import EventHealth as EventHealth
-from jetjobs._engine.health import Findings, State
-from jetjobs._engine.health import HostHealth as HostHealth
-from jetjobs._engine.health import JobHealth as JobHealth
 from jetjobs._clock import SystemClock
 from jetjobs._core.policy import check_age
 from jetjobs._engine.hosting import Hosting, Served
