@@ -10,6 +10,7 @@ from jetjobs._core.delivery import DeliveryRules
 if TYPE_CHECKING:
     from jetjobs._core.models import JobAddress
     from jetjobs._engine.engine import Engine
+    from jetjobs._engine.slots import Slots
     from jetjobs.job import Job
     from jetjobs.module import Module
 
