@@ -52,6 +52,7 @@ def test_the_defaults_are_those_of_the_design() -> None:
         retention=JobRetention(),
         max_age="30d",
         replicas=1,
+        probes=None,
     )
 
 
@@ -87,6 +88,9 @@ def test_a_given_value_that_equals_the_default_is_given_all_the_same() -> None:
         ("JETJOBS_MAX_PAYLOAD", "20000", "max_payload", 20_000),
         ("JETJOBS_MAX_AGE", "60d", "max_age", timedelta(days=60)),
         ("JETJOBS_REPLICAS", "3", "replicas", 3),
+        ("JETJOBS_PROBES", "8080", "probes", "127.0.0.1:8080"),
+        ("JETJOBS_PROBES", "0.0.0.0:8080", "probes", "0.0.0.0:8080"),
+        ("JETJOBS_PROBES", "[::]:8080", "probes", "[::]:8080"),
         ("JETJOBS_RETENTION_FINISHED", "1d", "retention", JobRetention(finished="1d")),
         ("JETJOBS_RETENTION_MAX_PER_JOB", "10", "retention", JobRetention(max_per_job=10)),
         ("JETJOBS_THREADS", "", "threads", 64),
@@ -115,6 +119,10 @@ def test_the_retention_is_merged_from_environment_and_file_unless_given() -> Non
         ({"threads": True}, "threads must be a whole number, 1 or more, not True"),
         ({"replicas": 6}, "replicas must be 1 to 5, not 6"),
         ({"replicas": 0}, "replicas must be a whole number"),
+        ({"probes": "0.0.0.0"}, "probes must be a port or HOST:PORT"),
+        ({"probes": 0}, "probes must be a port or HOST:PORT"),
+        ({"probes": True}, "probes must be a port or HOST:PORT"),
+        ({"probes": "65536"}, "probes must be a port or HOST:PORT"),
         (
             {"max_payload": "64 megs"},
             "max_payload must be a number of bytes or a text such as \"64MiB\", not '64 megs'",

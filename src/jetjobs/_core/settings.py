@@ -41,6 +41,7 @@ class HostOptions(TypedDict, total=False):
     retention: JobRetention
     max_age: DurationLike
     replicas: int
+    probes: str | int | None
 
 
 _RETENTION: Final = JobRetention()
@@ -64,6 +65,7 @@ class HostSettings:
         retention: How long finished runs are kept.
         max_age: After how long the stream drops any message, as a last safety net.
         replicas: Copies of streams and buckets in a cluster.
+        probes: Where `run()` answers probes by HTTP, `HOST:PORT`; a port alone is on loopback.
         given: The names that were set and not left to environment, file or default.
     """
 
@@ -80,6 +82,7 @@ class HostSettings:
     retention: JobRetention = _RETENTION
     max_age: timedelta = MAX_AGE
     replicas: int = 1
+    probes: str | None = None
     given: frozenset[str] = field(default=frozenset(), compare=False, repr=False)
 
     def __init__(self, **options: Unpack[HostOptions]) -> None:
@@ -186,6 +189,15 @@ def _replicas(name: str, value: object) -> int:
     return cast("int", value)
 
 
+def _probes(name: str, value: object) -> str | None:
+    if value is None:
+        return None
+    host, _, port = str(value).rpartition(":") if ":" in str(value) else ("127.0.0.1", "", str(value))
+    if isinstance(value, bool) or not (port.isascii() and port.isdigit() and 1 <= int(port) <= 65_535):
+        raise ConfigError(f'{name} must be a port or HOST:PORT, as in 8080 or "0.0.0.0:8080", not {value!r}')
+    return f"{host}:{int(port)}"
+
+
 def check_host(made: HostSettings, origins: Mapping[str, str]) -> None:
     """Refuse settings that contradict each other, naming both values and their places."""
 
@@ -217,5 +229,6 @@ HOST_CHECKS: Final[Mapping[str, Check]] = {
     "retention": lambda name, value: instance(name, value, JobRetention, 'JobRetention(finished="1d")'),
     "max_age": _span,
     "replicas": _replicas,
+    "probes": _probes,
 }
 CLIENT_CHECKS: Final[Mapping[str, Check]] = {"timeout": _span, "max_payload": _size}

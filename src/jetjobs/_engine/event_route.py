@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from jetjobs._core.models import JobAddress
     from jetjobs._core.triggers import OnEvent
     from jetjobs._engine.engine import Engine
-    from jetjobs._ports import Consumption, Delivery
+    from jetjobs._ports import Consumption, Delivery, EventSubscription
 
 log = structlog.get_logger("jetjobs.engine")
 
@@ -64,6 +64,11 @@ class EventCounts:
     lost: int = 0
     refused: int = 0
     given_back: int = 0
+
+    @property
+    def gone(self) -> int:
+        """How many came and became no run although they were wanted."""
+        return self.dropped + self.lost + self.refused
 
 
 @dataclass(slots=True)
@@ -104,6 +109,7 @@ class Route:
         self._waiting: deque[tuple[Event, Wanted, float]] = deque()
         self._writers = 0
         self._taken: Consumption | None = None
+        self._heard: EventSubscription | None = None
         self._stopped = False
         self._said = ""
 
@@ -111,6 +117,18 @@ class Route:
     def waits_for_stream(self) -> bool:
         """Whether its stream wasn't there, or didn't let it in."""
         return self.trigger.stream is not None and self._taken is None
+
+    @property
+    def problem(self) -> str | None:
+        """Why no events come, if that is known."""
+        if self.waits_for_stream:
+            return self._said or None
+        source = self._heard or self._taken
+        return None if source is None else source.problem
+
+    def hear(self, subscription: EventSubscription) -> None:
+        """Note through what it hears."""
+        self._heard = subscription
 
     def tell(self, problem: str) -> None:
         """Log why no events come, once for each reason."""

@@ -117,6 +117,11 @@ class Admission:
         self._places.add(place)
         self._wait(place)
 
+    @property
+    def waiting(self) -> int:
+        """How many stand in line."""
+        return len(self._places)
+
     def give_back(self) -> None:
         """Free the slots of a delivery that was admitted."""
         for slots in self._needed:

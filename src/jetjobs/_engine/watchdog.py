@@ -70,6 +70,13 @@ class Watchdog:
         self._ticked_at = self._engine.clock.monotonic()
         self._timer = self._engine.clock.call_later(self._poll, self._tick)
 
+    @property
+    def blocked_for(self) -> float:
+        """Seconds since the loop last ticked, once that is long; for threads beside it. 0: it ticks."""
+        silent = self._silent_for()
+        watches = self._timer is not None and not self._stopped.is_set()
+        return silent if watches and silent > self._blocked_after else 0.0
+
     # ------------------------------------------------- in the watching thread
 
     def _watch(self, lifeline: Lifeline) -> None:

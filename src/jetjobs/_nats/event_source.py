@@ -19,6 +19,7 @@ from nats.aio.subscription import Subscription
 
 from jetjobs._core import names
 from jetjobs._core.events import Event
+from jetjobs._nats.connection import Connection
 from jetjobs._nats.faults import (
     CONSUMER_EXISTS,
     STREAM_NOT_FOUND,
@@ -52,14 +53,35 @@ Config = dict[str, Any]
 class NatsSubscription:
     """One member of a queue group; implements `_ports.EventSubscription`."""
 
-    def __init__(self, source: NatsEventSource, sub: Subscription) -> None:
+    def __init__(self, source: NatsEventSource, connection: Connection, sub: Subscription) -> None:
         self._source = source
+        self._connection = connection
         self._sub: Subscription | None = sub
+        self._refused_in = -1
+        self._forget = connection.on_refusal(self._refused)
+
+    @property
+    def problem(self) -> str | None:
+        """The right that was taken away; each reconnect asks for it anew."""
+        sub = self._sub
+        if sub is None or self._refused_in != self._life:
+            return None
+        return str(permission_missing("subscription", sub.subject))
+
+    @property
+    def _life(self) -> int:
+        """Counts connections. nats-py counts before it subscribes again."""
+        return self._connection.client.stats["reconnects"]
+
+    def _refused(self, kind: str, subject: str) -> None:
+        if kind == "subscription" and self._sub is not None and subject == self._sub.subject.lower():
+            self._refused_in = self._life
 
     async def stop(self) -> None:
         """Leave the group once what the server had sent was heard."""
         sub, self._sub = self._sub, None
         if sub is not None:
+            self._forget()
             await self._source.leave(sub)
 
 
@@ -91,7 +113,7 @@ class NatsEventSource:
         if subject.lower() in refused:
             connection.abandon(sub)
             raise permission_missing("subscription", subject)
-        return NatsSubscription(self, sub)
+        return NatsSubscription(self, connection, sub)
 
     async def leave(self, sub: Subscription) -> None:
         """End a subscription once everything the server had sent for it was heard."""

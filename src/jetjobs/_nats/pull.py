@@ -47,6 +47,7 @@ _AFTER_REFUSAL: Final = 0.5
 _LOOK_EVERY: Final = 1.0
 _SLACK: Final = 0.5
 _RETRY_RECOVERY: Final = 1.0
+_REFUSAL_COUNTS: Final = 10 * _AFTER_REFUSAL  # one that lasts is met again sooner
 _NANO: Final = 1_000_000_000
 
 # Every pull of the consumer has ended, without saying how much of it was served.
@@ -69,8 +70,18 @@ class Share:
         self.pulls: dict[str, int] = {}
         self.heard_at = 0.0
         self.suspect = ""  # why the consumer may have gone
+        self.trouble = ""  # why it couldn't be brought back
+        self.refusal: tuple[str, float] = ("", float("-inf"))  # the last pull refused: why, and when
         self.stopped = False
         self.flushing: asyncio.Handle | None = None
+
+    @property
+    def problem(self) -> str | None:
+        """Why nothing is given: the consumer can't be brought back, or refuses pulls."""
+        if self.trouble:
+            return self.trouble
+        why, at = self.refusal
+        return why if self._pull.now - at < _REFUSAL_COUNTS else None
 
     def allow(self, slots: int) -> None:
         """Take up to `slots` deliveries more."""
@@ -197,6 +208,11 @@ class ContinuousPull:
             share.heard_at = self._loop.time()
 
     @property
+    def now(self) -> float:
+        """The loop's time."""
+        return self._loop.time()
+
+    @property
     def heartbeat(self) -> float:
         """Seconds between heartbeats of an idle pull: longer with many jobs, so that idleness stays cheap."""
         return min(max(HEARTBEAT, HEARTBEAT * len(self._shares) / _CHEAP), HEARTBEAT_MOST)
@@ -247,6 +263,7 @@ class ContinuousPull:
             self.consider(share)
         else:
             _log.warning("pull refused", consumer=share.consumer, status=status, description=said)
+            share.refusal = (f"the broker refuses to deliver: {said} ({status})", self.now)
             self._ask_later(share)
 
     def _ask_later(self, share: Share) -> None:
@@ -325,7 +342,7 @@ class ContinuousPull:
             except (BrokerUnavailable, AnswerUnknown):
                 raise  # the next one wouldn't fare better
             except JetJobsError as failure:
-                failed = failure
+                failed, share.trouble = failure, str(failure)
         if failed is not None:
             raise failed
 
@@ -343,5 +360,5 @@ class ContinuousPull:
         if share.suspect and not share.stopped:
             if share.recreate is not None:
                 await share.recreate()
-            share.suspect = ""
+            share.suspect = share.trouble = ""
         self.consider(share)

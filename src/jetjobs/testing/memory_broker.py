@@ -172,13 +172,26 @@ class MemoryBroker:
 class MemoryConsumption:
     """What one connection takes of one job."""
 
-    def __init__(self, link: MemoryLink, consumer: MemoryConsumer, on_delivery: OnDelivery) -> None:
+    def __init__(
+        self,
+        link: MemoryLink,
+        consumer: MemoryConsumer,
+        on_delivery: OnDelivery,
+        *,
+        problem: Callable[[], str | None] = lambda: None,
+    ) -> None:
         self._link = link
         self._consumer = consumer
         self._on_delivery = on_delivery
+        self._problem = problem
         self._credit = 0
         self._stopped = False
         consumer.join(self)
+
+    @property
+    def problem(self) -> str | None:
+        """Why nothing is given; a project's own stream is always there."""
+        return self._problem()
 
     @property
     def wants(self) -> bool:

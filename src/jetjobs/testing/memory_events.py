@@ -41,9 +41,10 @@ class _EventStream:
         self._kept: list[tuple[datetime, Outgoing]] = []
         self._durables: dict[str, tuple[MemoryStream, MemoryConsumer]] = {}
         self._storing_at = cluster.now()
+        self.removed = False
 
     def takes(self, subject: str) -> bool:
-        return any(subject_matches(pattern, subject) for pattern in self._subjects)
+        return not self.removed and any(subject_matches(pattern, subject) for pattern in self._subjects)
 
     def append(self, message: Outgoing) -> None:
         self._kept.append((self._cluster.now(), message))
@@ -71,6 +72,13 @@ class _EventStream:
         for _, consumer in self._durables.values():
             consumer.serve()
 
+    def remove(self) -> None:
+        self.removed = True
+        self._kept.clear()
+        for owed, _ in self._durables.values():
+            for message in list(owed.matching(">")):
+                owed.remove(message.sequence)
+
     def _owe(self, owed: MemoryStream, sequence: int) -> None:
         """Put a message into a durable's copy, with the place and time it has in the stream."""
         at, message = self._kept[sequence - 1]
@@ -91,7 +99,16 @@ class MemoryEvents:
 
     def add_stream(self, name: str, *subjects: str) -> None:
         """Have a stream keep what is published on its subjects from now on."""
-        self._streams.setdefault(name, _EventStream(self._cluster, subjects))
+        self._streams.setdefault(name, _EventStream(self._cluster, subjects)).removed = False
+
+    def remove_stream(self, name: str) -> None:
+        """Remove a stream with all it keeps. When it is added again, its durables are there again."""
+        self._streams[name].remove()
+
+    def missing(self, name: str) -> str | None:
+        """That a stream isn't there, in words, or `None`."""
+        found = self._streams.get(name)
+        return f'there is no stream "{name}"' if found is None or found.removed else None
 
     def publish(self, subject: str, data: bytes = b"", headers: Mapping[str, str] = NOTHING) -> None:
         """Publish as another service does; lost to everybody while the broker is away."""
@@ -102,7 +119,7 @@ class MemoryEvents:
                 stream.append(Outgoing(subject, headers, data))
         for (pattern, _), members in self._groups.items():
             reachable = [member for member in members if member.link.connected]
-            if reachable and subject_matches(pattern, subject):
+            if reachable and pattern not in self.forbidden and subject_matches(pattern, subject):
                 chosen = reachable[0]
                 members.remove(chosen)
                 members.append(chosen)
@@ -124,15 +141,20 @@ class MemoryEvents:
         """A durable of a stream, made if it isn't there."""
         self.check(subject)
         since = self._asked_at.setdefault(name, self._cluster.now())
-        found = self._streams.get(stream)
-        if found is None:
-            raise BrokerError(f'there is no stream "{stream}" to take "{subject}" from')
-        return found.durable(subject, name, since)
+        problem = self.missing(stream)
+        if problem is not None:
+            raise BrokerError(f'{problem} to take "{subject}" from')
+        return self._streams[stream].durable(subject, name, since)
 
     def check(self, subject: str) -> None:
         """Refuse what is forbidden."""
-        if subject in self.forbidden:
-            raise PermissionMissing(f'this user may not subscribe to "{subject}"', subject)
+        problem = self.refusal(subject)
+        if problem is not None:
+            raise PermissionMissing(problem, subject)
+
+    def refusal(self, subject: str) -> str | None:
+        """That a subject is forbidden, in words, or `None`."""
+        return f'this user may not subscribe to "{subject}"' if subject in self.forbidden else None
 
     def serve(self) -> None:
         """Hand out what waits for somebody to pull."""

@@ -51,7 +51,7 @@ def _report_health(host: JobHost) -> None:
     while True:
         signal.sigwait({signal.SIGUSR1})
         health = host.health()
-        note("health", **json.loads(json.dumps({name: getattr(health, name) for name in health.__slots__})))
+        note("health", **json.loads(json.dumps({**health.as_dict(), "problem": health.problem})))
 
 
 if __name__ == "__main__":

@@ -1,0 +1,78 @@
+"""`GET /live` and `GET /ready` over HTTP, for whoever starts and stops processes.
+
+An answer is a status and a word: 200 or 503. What is wrong is in the log and in `JobHost.health()`, not here, where
+anybody may ask.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from jetjobs.errors import HostError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from jetjobs._engine.health import HostHealth
+
+_ASK_WITHIN = 5.0
+
+
+class Probes:
+    """Answers at an address, `HOST:PORT`; an empty host means all of the machine's addresses."""
+
+    def __init__(self, address: str, health: Callable[[], HostHealth]) -> None:
+        self._address = address
+        self._health = health
+        self._server: asyncio.Server | None = None
+
+    async def start(self) -> None:
+        """Listen.
+
+        Raises:
+            HostError: the address is taken, or not this machine's.
+        """
+        host, _, port = self._address.rpartition(":")
+        try:
+            self._server = await asyncio.start_server(self._serve, host.strip("[]") or None, int(port))
+        except OSError as error:
+            raise HostError(f"probes can't be answered at {self._address}: {error.strerror or error}") from error
+
+    def stop(self) -> None:
+        """Listen no more. Idempotent."""
+        server, self._server = self._server, None
+        if server is not None:
+            server.close()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        # A line over the reader's limit is a ValueError.
+        with suppress(TimeoutError, OSError, ValueError):
+            async with asyncio.timeout(_ASK_WITHIN):
+                request = await reader.readline()
+                while (await reader.readline()).strip():
+                    pass
+                writer.write(self._answer(request))
+                await writer.drain()
+        writer.close()
+
+    def _answer(self, request: bytes) -> bytes:
+        method, _, rest = request.decode("latin-1").partition(" ")
+        status, said = self._judge(rest.partition(" ")[0].partition("?")[0])
+        if method not in {"GET", "HEAD"}:
+            status, said = "405 Method Not Allowed", "only GET and HEAD"
+        body = f"{said}\n".encode()
+        head = f"HTTP/1.1 {status}\r\nContent-Type: text/plain\r\nContent-Length: {len(body)}\r\nConnection: close\r\n"
+        return f"{head}\r\n".encode() + (b"" if method == "HEAD" else body)
+
+    def _judge(self, path: str) -> tuple[str, str]:
+        health = self._health()
+        match path:
+            case "/live":
+                good = health.live
+            case "/ready":
+                good = health.ready
+            case _:
+                return "404 Not Found", "there are /live and /ready"
+        return ("200 OK", path[1:]) if good else ("503 Service Unavailable", f"not {path[1:]}")

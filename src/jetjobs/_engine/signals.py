@@ -1,0 +1,82 @@
+"""SIGTERM and SIGINT while a host runs a process of its own. Nothing else in jetjobs touches signals."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import threading
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Self
+
+from jetjobs.errors import HostError
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine
+    from types import TracebackType
+
+EXIT_OK = 0
+EXIT_INTERRUPTED = 130
+
+
+class StopSignals:
+    """Owns both signals from `with` to its end, and puts back what was there before.
+
+    The first signal resolves `stop()` with the exit code, the second ends the process at once.
+
+    Plain handlers instead of the loop's: they run even while a handler blocks the loop, on loops that have none
+    (Windows), and before there is a loop.
+    """
+
+    def __init__(self) -> None:
+        self._before: dict[int, Any] = {}
+        self._heard: int | None = None
+        self._stop: asyncio.Future[int] | None = None
+
+    def __enter__(self) -> Self:
+        if threading.current_thread() is not threading.main_thread():
+            raise HostError(
+                "run() owns the process's signals, which only the main thread may; in another thread write "
+                "`async with JobHost(…) as host: await host.wait_closed()` and run that with asyncio.run"
+            )
+        for number in (signal.SIGINT, signal.SIGTERM):
+            self._before[number] = signal.signal(number, self._on_signal)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for number, handler in self._before.items():
+            # None: not set by Python code, so Python can't put it back.
+            signal.signal(number, signal.SIG_DFL if handler is None else handler)
+
+    def stop(self) -> asyncio.Future[int]:
+        """What the first signal resolves; made for the running loop, at once when the signal came already."""
+        self._stop = asyncio.get_running_loop().create_future()
+        if self._heard is not None:
+            self._resolve()
+        return self._stop
+
+    def _on_signal(self, number: int, _frame: object) -> None:
+        if self._heard is not None:
+            os._exit(128 + number)
+        self._heard = number
+        if self._stop is not None:
+            with suppress(RuntimeError):  # the loop is closed: the process is ending anyway
+                self._stop.get_loop().call_soon_threadsafe(self._resolve)
+
+    def _resolve(self) -> None:
+        if self._stop is not None and not self._stop.done():
+            self._stop.set_result(EXIT_INTERRUPTED if self._heard == signal.SIGINT else EXIT_OK)
+
+
+async def first_of(work: Coroutine[Any, Any, None], stop: asyncio.Future[int]) -> bool:
+    """Await `work`; False, with it cancelled, when `stop` was resolved before it ended."""
+    task = asyncio.ensure_future(work)
+    await asyncio.wait([task, stop], return_when=asyncio.FIRST_COMPLETED)
+    if task.done():
+        await task
+        return True
+    task.cancel()
+    await asyncio.wait([task])
+    return False
