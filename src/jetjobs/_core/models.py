@@ -434,6 +434,7 @@ class JobDescriptor:
     triggers: tuple[Mapping[str, Any], ...] = ()
     retention: Mapping[str, Any] | None = None
     redact: tuple[str, ...] = ()
+    now_called: str | None = None
     version: str | None = None
     host_id: str | None = None
     updated_at: datetime | None = None
@@ -442,7 +443,6 @@ class JobDescriptor:
 
     @property
     def address(self) -> JobAddress:
-    now_called: str | None = None
         """The job described."""
         return JobAddress(self.module, self.job)
 

@@ -27,7 +27,6 @@ class HostedJob:
     module: Module
     rules: DeliveryRules
     state: Any = None
-    address: JobAddress
     shared: Slots | None = None
 
 

@@ -19,7 +19,6 @@ from jetjobs._core.retention import RetentionRules
 from jetjobs._engine.engine import Engine
 from jetjobs._engine.event_bridge import EventBridge
 from jetjobs._engine.gateway import Gateway
-from jetjobs._engine.health import Findings, events_health, jobs_health
 from jetjobs._engine.heartbeat import Heartbeat, Renewal
 from jetjobs._engine.held import HeldRuns
 from jetjobs._engine.hosted import host_job
@@ -42,7 +41,6 @@ if TYPE_CHECKING:
     from jetjobs._clock import Clock, Timer
     from jetjobs._core.models import JobDescriptor
     from jetjobs._engine.asking import Asking
-    from jetjobs._engine.health import State
     from jetjobs._ports import Backend
     from jetjobs.config import HostSettings
     from jetjobs.job import Job
@@ -61,13 +59,13 @@ class Served:
     module: Module
     jobs: tuple[Job[Any, Any], ...]
 
-
-class Hosting:
     def with_old_names(self) -> Served:
         """The same with each renamed job once more for each of its old names."""
         old = (each for each in self.module.old_names.values() if each.now_called in self.jobs)
         return Served(self.module, (*self.jobs, *old))
 
+
+class Hosting:
     """One host's life between `start` and `close`."""
 
     def __init__(
@@ -153,10 +151,10 @@ class Hosting:
         engine = self.engine
         for served in self._served:
             state = await self._states.enter_async_context(served.module.open_state())
-            for job in served.jobs:
-                if job.policy.timeout is None and job.now_called is None:
             # Each name of a renamed job has the job's limit at the broker; on one host they share it.
             shared = {job: Slots(job.policy.max_concurrency) for job in served.jobs if job.policy.aliases}
+            for job in served.jobs:
+                if job.policy.timeout is None and job.now_called is None:
                     log.warning("job_without_timeout", job=str(job.address))
                 slots = shared.get(job.now_called or job)
                 self._runners.append(Runner(engine, host_job(engine, served.module, job, state=state, shared=slots)))
@@ -177,19 +175,6 @@ class Hosting:
         offset = await self.engine.backend.broker.measure_clock()
         if abs(offset) > CLOCK_WARNING:
             log.warning("clock_differs_from_broker", offset_s=round(offset.total_seconds(), 3))
-
-    def findings(self, state: State) -> Findings:
-        """What its parts say of themselves; from any thread."""
-        engine, died = self.engine, self.died
-        return Findings(
-            state=state,
-            connected=engine.backend.broker.connected_since is not None,
-            died=None if died is None else repr(died),
-            unwritten=self.presence.problem,
-            blocked_for=self._watchdog.blocked_for,
-            jobs=jobs_health(self._runners, engine.held),
-            events=events_health(self.bridge.routes),
-        )
 
     @property
     def died(self) -> BaseException | None:

@@ -122,16 +122,6 @@ class Runner:
             await self._consumption.stop()
         self._admission.close()
 
-    @property
-    def waiting(self) -> int:
-        """Deliveries that wait for a place on this host."""
-        return self._admission.waiting
-
-    @property
-    def problem(self) -> str | None:
-        """Why the broker delivers nothing, if that is known."""
-        return None if self._consumption is None else self._consumption.problem
-
     def on_delivery(self, delivery: Delivery) -> None:
         """Serve a delivery; returns at once."""
         if self._engine.draining:
