@@ -23,10 +23,6 @@ from jetjobs._client.scope import Scope
 from jetjobs._clock import SystemClock
 from jetjobs._core.policy import check_age
 from jetjobs._core.renames import Named, collision, served_names
-from jetjobs._engine.health import EventHealth as EventHealth
-from jetjobs._engine.health import Findings, State
-from jetjobs._engine.health import HostHealth as HostHealth
-from jetjobs._engine.health import JobHealth as JobHealth
 from jetjobs._engine.hosting import Hosting, Served
 from jetjobs._engine.isolation import check_isolation
 from jetjobs._engine.leaving import everything_ended, leave, take_over_executor
