@@ -13,7 +13,7 @@ import structlog
 
 from jetjobs._core.delivery import Ack, Action, Ask, DeliveryRules, Drop, Help, ReadAgain, Situation, Write, decide
 from jetjobs._core.models import RunStatus
-from jetjobs.errors import AnswerUnknown, WrongRevision
+from jetjobs.errors import AnswerUnknown, BrokerError, PayloadInvalidError, WrongRevision
 
 if TYPE_CHECKING:
     from jetjobs._core.models import RunRecord
@@ -28,6 +28,13 @@ log = structlog.get_logger("jetjobs.engine")
 RETURN_DELAYS = (0.25, 1.0, 2.0, 5.0)
 READ_AGAIN_LIMIT = 3
 _NO_AGE = timedelta(0)
+
+
+class Undecided(BrokerError):
+    """A write was tried and what stands now can't be read, so a claim may: nothing is sent for the delivery.
+
+    A nak would take the message from whoever owns it by now.
+    """
 
 
 class Claiming:
@@ -58,7 +65,7 @@ class Claiming:
         """`claim` from where creating the record of `first` failed with `error`.
 
         Raises:
-            BrokerError: nothing was written.
+            BrokerError: nothing was written; `Undecided`: redelivery has to sort it out.
         """
         if isinstance(error, AnswerUnknown):
             if await self._recognise(held, wanted):
@@ -66,17 +73,18 @@ class Claiming:
         elif not isinstance(error, WrongRevision):
             raise error
         held.claim = None
-        stored = await self._engine.backend.runs.get(held.key)
-        return await self.claim(held, stored, wanted.payload_digest)
+        stored = await self._read_again(held, tried=True)
+        return await self.claim(held, stored, wanted.payload_digest, tried=True)
 
-    async def claim(self, held: HeldRun, stored: Stored | None, digest: str | None) -> bool:
+    async def claim(self, held: HeldRun, stored: Stored | None, digest: str | None, *, tried: bool = False) -> bool:
         """True when the run is claimed and its handler may start; else the delivery was dealt with.
 
-        `stored` is the record if it was read already.
+        `stored` is the record if it was read already, `tried` whether a write was tried before.
 
         Raises:
             BrokerError: the store can't be reached and nothing was written; the delivery may go back.
             PayloadInvalidError: the record is of a newer version; a newer host can read it.
+            Undecided: redelivery has to sort it out.
         """
         engine = self._engine
         claim = engine.new_claim()
@@ -94,15 +102,25 @@ class Claiming:
             if isinstance(action, Write):
                 if await self._write(held, action.record, stored):
                     return action.then == "start" or await self._retired(held, action.record)
+                tried = True
             elif isinstance(action, ReadAgain):
                 behind += 1
                 if behind > READ_AGAIN_LIMIT:
-                    self.give_back(held)
+                    if not tried:
+                        self.give_back(held)
                     return False
             else:
                 await self._leave(held, action)
                 return False
-            stored, holds = await engine.backend.runs.get(held.key), None
+            stored, holds = await self._read_again(held, tried=tried), None
+
+    async def _read_again(self, held: HeldRun, *, tried: bool) -> Stored | None:
+        try:
+            return await self._engine.backend.runs.get(held.key)
+        except (BrokerError, PayloadInvalidError) as error:
+            if tried:
+                raise Undecided(str(error)) from error
+            raise
 
     def _situation(self, claim: str, digest: str | None, *, holds: bool | None) -> Situation:
         since = self._engine.backend.broker.connected_since
@@ -131,7 +149,10 @@ class Claiming:
 
     async def _recognise(self, held: HeldRun, wanted: RunRecord) -> bool:
         """Whether the write whose answer was lost stands. Never guesses: waits until the record can be read."""
-        stored = await self._settling.read_until_known(held.key)
+        try:
+            stored = await self._settling.read_until_known(held.key)
+        except PayloadInvalidError as error:
+            raise Undecided(str(error)) from error
         if stored is None or stored.record.claim != wanted.claim or stored.record.status is not wanted.status:
             held.claim = None
             return False

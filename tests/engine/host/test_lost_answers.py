@@ -7,7 +7,7 @@ from structlog.testing import capture_logs
 
 from jetjobs._core.lifecycle import Event, advance
 from jetjobs._core.models import RunKey, RunStatus
-from jetjobs.errors import AnswerUnknown
+from jetjobs.errors import AnswerUnknown, BrokerUnavailable, PayloadInvalidError, WrongRevision
 from jetjobs.testing.failing import When
 from tests.engine.host.stage import Stage
 
@@ -209,4 +209,25 @@ async def test_a_save_that_hangs_is_no_success(stage: Stage) -> None:
     record = await stage.ended(run_id)
     assert (record.status, record.starts, failure.hits) == (RunStatus.SUCCEEDED, 1, 1)
     await stage.retired(run_id)
+    assert len(stage.play.calls) == 1
+
+
+@pytest.mark.parametrize(
+    "when,error", [("after", PayloadInvalidError("a newer version")), ("before", BrokerUnavailable("away"))]
+)
+async def test_nothing_is_sent_for_a_delivery_after_a_claim_that_may_stand(
+    stage: Stage, when: When, error: Exception
+) -> None:
+    """The record can't be read after a claim whose answer was lost, or that lost: a nak would be the owner's."""
+    hosted = await stage.host()
+    lost = AnswerUnknown("lost") if when == "after" else WrongRevision("somebody else wrote")
+    hosted.ports.fail("runs.create", when=when, error=lost)
+    unread = hosted.ports.fail("runs.get", error=error)
+    with capture_logs() as logs:
+        run_id = await stage.trigger("return")
+        await stage.when(lambda: [entry for entry in logs if entry["event"] == "run_undecided"])
+    assert unread.hits == 1
+    record = await stage.ended(run_id)
+    assert hosted.ports.calls["delivery.nak"] == 0
+    assert record.status is RunStatus.SUCCEEDED
     assert len(stage.play.calls) == 1
