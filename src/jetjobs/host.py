@@ -6,10 +6,8 @@ import asyncio
 import gc
 import os
 import secrets
-import signal
 import socket
 from contextlib import suppress
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, Self
 
@@ -23,9 +21,15 @@ from jetjobs._client.scope import Scope
 from jetjobs._clock import SystemClock
 from jetjobs._core.policy import check_age
 from jetjobs._core.renames import Named, collision, served_names
+from jetjobs._engine.health import EventHealth as EventHealth
+from jetjobs._engine.health import Findings, State
+from jetjobs._engine.health import HostHealth as HostHealth
+from jetjobs._engine.health import JobHealth as JobHealth
 from jetjobs._engine.hosting import Hosting, Served
 from jetjobs._engine.isolation import check_isolation
 from jetjobs._engine.leaving import everything_ended, leave, take_over_executor
+from jetjobs._engine.probes import Probes
+from jetjobs._engine.signals import EXIT_OK, StopSignals, first_of
 from jetjobs._nats import OpenClient, open_backend
 from jetjobs._nats.provision import ProvisionSettings
 from jetjobs.config import (
@@ -40,7 +44,7 @@ from jetjobs.errors import BrokerError, DuplicateJobError, HostError
 from jetjobs.module import Module
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Iterable
+    from collections.abc import Callable, Iterable
     from types import TracebackType
 
     from jetjobs._clock import Clock
@@ -51,35 +55,6 @@ log = structlog.get_logger("jetjobs.host")
 
 CALL_TIMEOUT = 10.0
 GC_THRESHOLD = 10_000
-EXIT_OK = 0
-EXIT_INTERRUPTED = 130
-
-
-@dataclass(frozen=True, slots=True)
-class HostHealth:
-    """How a host is.
-
-    Attributes:
-        ok: What a liveness probe wants to know: connected, and no loop died.
-        connected: There is a connection to the broker now.
-        draining: It closes, and takes no new runs.
-        host_id: Its name in records and in `jetjobs hosts list`.
-        jobs: How many jobs it runs.
-        running: How many runs it holds now.
-        threads_busy: Threads of plain handlers in use.
-        threads_limit: How many there may be.
-        problem: What is wrong, in words.
-    """
-
-    ok: bool
-    connected: bool
-    draining: bool
-    host_id: str
-    jobs: int
-    running: int
-    threads_busy: int
-    threads_limit: int
-    problem: str | None = None
 
 
 class JobHost:
@@ -128,6 +103,7 @@ class JobHost:
         self._scope: Scope | None = None
         self._closed = asyncio.Event()
         self._closing = False
+        self._started = False
 
     # ------------------------------------------------------------- lifetime
 
@@ -152,6 +128,7 @@ class JobHost:
         self._bind(backend)
         if not self.switches.enabled:
             log.info("host_not_enabled", project=self.project)
+            self._started = True
             return
         try:
             hosting = await self._open()
@@ -163,6 +140,7 @@ class JobHost:
                     await self._hosting.close()
             await self._let_go()
             raise
+        self._started = True
 
     async def close(self) -> None:
         """Stop taking, drain, interrupt, let go. Idempotent."""
@@ -198,45 +176,71 @@ class JobHost:
             raise HostError(msg) from died
 
     def health(self) -> HostHealth:
-        """How the host is right now; no round trip."""
-        hosting, backend = self._hosting, self._backend
-        connected = backend is not None and backend.broker.connected_since is not None
-        died = hosting.died if hosting is not None else None
-        engine = hosting.engine if hosting is not None else None
-        problem = f"a loop died: {died!r}" if died is not None else None if connected else "not connected"
-        if problem is None and hosting is not None:
-            problem = hosting.presence.problem
+        """How the host is right now; no round trip, from any thread."""
+        found, engine = self._findings(), None if self._hosting is None else self._hosting.engine
         return HostHealth(
-            ok=connected and problem is None,
-            connected=connected,
-            draining=engine.draining if engine is not None else False,
+            live=found.died is None,
+            ready=found.ready,
+            ok=found.ready and not found.problems,
+            state=found.state,
+            connected=found.connected,
+            project=self.project,
             host_id=self.host_id,
-            jobs=sum(len(served.jobs) for served in self._served()),
-            running=len(engine.held) if engine is not None else 0,
-            threads_busy=engine.threads.busy if engine is not None else 0,
+            running=0 if engine is None else len(engine.held),
+            threads_busy=0 if engine is None else engine.threads.busy,
             threads_limit=self.settings.threads,
-            problem=problem,
+            jobs=found.jobs,
+            events=found.events,
+            events_lost=0 if self._hosting is None else self._hosting.bridge.counts.gone,
+            problems=found.problems,
         )
 
-    def run(self) -> int:
+    def _findings(self) -> Findings:
+        state = self._state()
+        if self._hosting is not None:
+            return self._hosting.findings(state)
+        return Findings(state, self._backend is not None and self._backend.broker.connected_since is not None)
+
+    def _state(self) -> State:
+        if self._closing:
+            return "closed" if self._closed.is_set() else "draining"
+        if not self._started:
+            return "new"
+        return "serving" if self.switches.enabled else "off"
+
+    def run(self, *, loop_factory: Callable[[], asyncio.AbstractEventLoop] | None = None) -> int:
         """Serve until SIGTERM or SIGINT, drain, and return the exit code: 0, or 130 after Ctrl-C.
 
-        A second signal ends the process at once. The only place that touches signals.
-        """
-        return asyncio.run(self._run())
+        A second signal ends the process at once. The only place that touches signals; they are as before afterwards.
+        Answers probes when `settings.probes` names an address. `loop_factory` makes another kind of event loop, as
+        `uvloop.new_event_loop` does.
 
-    async def _run(self) -> int:
-        stop: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-        _on_signals(stop)
+        Raises:
+            HostError: this isn't the main thread, one of the host's loops died, or the probes' address is taken.
+        """
+        with StopSignals() as signals, asyncio.Runner(loop_factory=loop_factory) as runner:
+            return runner.run(self._run(signals))
+
+    async def _run(self, signals: StopSignals) -> int:
+        probes = None if self.settings.probes is None else Probes(self.settings.probes, self.health)
+        if probes is None:
+            return await self._serve(signals.stop())
+        await probes.start()
+        try:
+            return await self._serve(signals.stop())
+        finally:
+            probes.stop()
+
+    async def _serve(self, stop: asyncio.Future[int]) -> int:
         executor = take_over_executor()
-        if not await _first(self.start(), stop):
+        if not await first_of(self.start(), stop):
             await self.close()
             return stop.result()
         # This process is the host's: what it imported stays, and what runs make goes without the collector's help.
         gc.collect()
         gc.freeze()
         gc.set_threshold(GC_THRESHOLD, *gc.get_threshold()[1:])
-        if await _first(self.wait_closed(), stop):
+        if await first_of(self.wait_closed(), stop):
             return EXIT_OK
         log.info("host_draining", running=self.health().running)
         await self.close()
@@ -345,34 +349,3 @@ def _by_name(modules: Iterable[Module]) -> Iterable[list[Module]]:
 def _host_part() -> str:
     name = socket.gethostname().split(".")[0]
     return "".join(c if c.isascii() and c.isalnum() else "-" for c in name)[:32] or "host"
-
-
-async def _first(work: Coroutine[Any, Any, None], stop: asyncio.Future[int]) -> bool:
-    """Await `work`; False, with it cancelled, when `stop` was resolved before it ended."""
-    task = asyncio.ensure_future(work)
-    await asyncio.wait([task, stop], return_when=asyncio.FIRST_COMPLETED)
-    if task.done():
-        await task
-        return True
-    task.cancel()
-    await asyncio.wait([task])
-    return False
-
-
-def _on_signals(stop: asyncio.Future[int]) -> None:
-    """Resolve `stop` with the exit code at the first signal, leave the process at the second.
-
-    Plain handlers instead of the loop's: they run even while a handler blocks the loop, and on every platform.
-    """
-    loop = asyncio.get_running_loop()
-    heard: list[int] = []
-
-    def on_signal(number: int, _frame: object) -> None:
-        if heard:
-            os._exit(128 + number)
-        heard.append(number)
-        code = EXIT_INTERRUPTED if number == signal.SIGINT else EXIT_OK
-        loop.call_soon_threadsafe(lambda: stop.done() or stop.set_result(code))
-
-    signal.signal(signal.SIGINT, on_signal)
-    signal.signal(signal.SIGTERM, on_signal)

@@ -28,7 +28,7 @@ from jetjobs._engine.tasks import in_batches
 from jetjobs.errors import BrokerError, PermissionMissing
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from jetjobs._engine.engine import Engine
     from jetjobs._ports import EventSubscription
@@ -57,6 +57,11 @@ class EventBridge:
     def counts(self) -> EventCounts:
         """What became of the events this host met."""
         return self._flow.counts
+
+    @property
+    def routes(self) -> Sequence[Route]:
+        """Each event trigger."""
+        return self._routes
 
     @property
     def service(self) -> Service:
@@ -96,7 +101,9 @@ class EventBridge:
     async def _attach(self, route: Route) -> None:
         events, trigger = self._engine.backend.events, route.trigger
         if trigger.stream is None:
-            self._subscriptions.append(await events.subscribe(trigger.subject, route.name, route.on_event))
+            heard = await events.subscribe(trigger.subject, route.name, route.on_event)
+            self._subscriptions.append(heard)
+            route.hear(heard)
             return
         try:
             taken = await events.consume(trigger.stream, trigger.subject, route.name, route.on_delivery)

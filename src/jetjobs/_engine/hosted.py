@@ -26,6 +26,7 @@ class HostedJob:
     job: Job[Any, Any]
     module: Module
     rules: DeliveryRules
+    address: JobAddress
     state: Any = None
     shared: Slots | None = None
 

@@ -19,6 +19,7 @@ from jetjobs._core.retention import RetentionRules
 from jetjobs._engine.engine import Engine
 from jetjobs._engine.event_bridge import EventBridge
 from jetjobs._engine.gateway import Gateway
+from jetjobs._engine.health import Findings, events_health, jobs_health
 from jetjobs._engine.heartbeat import Heartbeat, Renewal
 from jetjobs._engine.held import HeldRuns
 from jetjobs._engine.hosted import host_job
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from jetjobs._clock import Clock, Timer
     from jetjobs._core.models import JobDescriptor
     from jetjobs._engine.asking import Asking
+    from jetjobs._engine.health import State
     from jetjobs._ports import Backend
     from jetjobs.config import HostSettings
     from jetjobs.job import Job
@@ -175,6 +177,19 @@ class Hosting:
         offset = await self.engine.backend.broker.measure_clock()
         if abs(offset) > CLOCK_WARNING:
             log.warning("clock_differs_from_broker", offset_s=round(offset.total_seconds(), 3))
+
+    def findings(self, state: State) -> Findings:
+        """What its parts say of themselves; from any thread."""
+        engine, died = self.engine, self.died
+        return Findings(
+            state=state,
+            connected=engine.backend.broker.connected_since is not None,
+            died=None if died is None else repr(died),
+            unwritten=self.presence.problem,
+            blocked_for=self._watchdog.blocked_for,
+            jobs=jobs_health(self._runners, engine.held),
+            events=events_health(self.bridge.routes),
+        )
 
     @property
     def died(self) -> BaseException | None:

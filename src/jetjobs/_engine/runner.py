@@ -33,7 +33,7 @@ from jetjobs._core.lifecycle import Event, begin
 from jetjobs._core.models import BadTrigger, RunKey, RunRecord, RunStatus
 from jetjobs._core.run_ids import is_fresh
 from jetjobs._core.texts import run_error
-from jetjobs._engine.claiming import Claiming, Undecided
+from jetjobs._engine.claiming import Claiming
 from jetjobs._engine.execution import TaskExecution, Verdict, describe
 from jetjobs._engine.forks import leave_if_forked, lineage
 from jetjobs._engine.held import HeldRun
@@ -121,6 +121,16 @@ class Runner:
         if self._consumption is not None:
             await self._consumption.stop()
         self._admission.close()
+
+    @property
+    def waiting(self) -> int:
+        """Deliveries that wait for a place on this host."""
+        return self._admission.waiting
+
+    @property
+    def problem(self) -> str | None:
+        """Why the broker delivers nothing, if that is known."""
+        return None if self._consumption is None else self._consumption.problem
 
     def on_delivery(self, delivery: Delivery) -> None:
         """Serve a delivery; returns at once."""
@@ -248,9 +258,6 @@ class Runner:
             return None
 
     def _give_back(self, held: HeldRun, why: Exception) -> None:
-        if isinstance(why, Undecided):
-            log.warning("run_undecided", run=str(held.key), error=str(why))
-            return
         log.warning("run_given_back", run=str(held.key), error=str(why))
         held.claim = None
         self._claiming.give_back(held)
