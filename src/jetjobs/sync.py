@@ -156,7 +156,8 @@ class JobClient:
         return (self.get_job(*job) if isinstance(job, tuple) else self.get_job(job)).over(scope)
 
 
-SyncJobClient = JobClient  # its name where both are imported
+SyncJobClient = JobClient
+"""`JobClient` of `jetjobs.sync` under the name that `jetjobs` exports it by, beside the one that awaits."""
 
 
 class JobHandle(Generic[P, R]):
