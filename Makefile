@@ -25,7 +25,7 @@ MAKEFLAGS += --no-print-directory
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .PHONY: help setup fmt lint types arch test test-unit test-other-pythons test-all-pythons \
-        test-faults again soak bench demo docs check lock clean
+        test-faults again soak bench demo reference docs check lock clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-20s %s\n", $$1, $$2 }' Makefile
@@ -104,8 +104,12 @@ again: $(TEST_READY)
 soak: $(TEST_READY)  ## the tests that run for minutes
 	$(BIN)/python -m pytest -m soak -n 0 $(ARGS)
 
-docs: $(TEST_READY)  ## run every code block of README and docs
+reference: $(TEST_READY)  ## write docs/reference/api anew from signatures and docstrings
+	$(BIN)/python -m tests.docs.api
+
+docs: reference  ## reference, links, every code block; then build/docs as HTML. No network
 	$(BIN)/python -m pytest tests/docs $(ARGS)
+	$(BIN)/python -m tests.docs.site build/docs
 
 # Unit and conformance tests on the other Pythons; one that isn't here is named and passed over.
 test-other-pythons:

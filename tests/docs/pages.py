@@ -28,6 +28,8 @@ _FENCE = re.compile(
 )
 _MARK = re.compile(r"<!-- *(?P<word>file|background|not run)(?:: *(?P<value>[^>]*?))? *-->\s*\Z")
 _LINK = re.compile(r"\[[^\]]*\]\((?P<target>[^)\s]+)\)")
+_LINK_TEXT = re.compile(r"\[([^\]]*)\]\([^)\s]*\)")
+_HEADING = re.compile(r"^#{1,6} (?P<text>.+)$", re.MULTILINE)
 _RUNNABLE = frozenset({"python", "console"})
 
 Kind = Literal["file", "script", "commands", "background", "left"]
@@ -92,9 +94,20 @@ def blocks(path: Path) -> Iterator[Block]:
 
 
 def links(path: Path) -> list[str]:
-    """Where a page links to within the repository, without anchors."""
-    targets = (found["target"] for found in _LINK.finditer(path.read_text(encoding="utf-8")))
-    return [target.partition("#")[0] for target in targets if "://" not in target and not target.startswith("#")]
+    """Where a page links to, as written; code blocks are not looked at."""
+    return [found["target"] for found in _LINK.finditer(_FENCE.sub("", path.read_text(encoding="utf-8")))]
+
+
+def anchors(path: Path) -> list[str]:
+    """The anchors of a page's headings, in their order, as GitHub makes them."""
+    seen: dict[str, int] = {}
+    found: list[str] = []
+    for heading in _HEADING.finditer(_FENCE.sub("", path.read_text(encoding="utf-8"))):
+        text = _LINK_TEXT.sub(r"\1", heading["text"]).strip().lower()
+        name = re.sub(r"[^\w\- ]", "", text).replace(" ", "-")
+        number = seen[name] = seen.get(name, -1) + 1
+        found.append(f"{name}-{number}" if number else name)
+    return found
 
 
 def pattern(output: str) -> re.Pattern[str]:

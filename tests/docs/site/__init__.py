@@ -1,0 +1,1 @@
+"""The documentation as HTML, for reading without a network: `python -m tests.docs.site FOLDER`."""

@@ -1,0 +1,63 @@
+"""The reference of the public names is that of the code, nothing public goes untold, and what it shows is so."""
+
+from __future__ import annotations
+
+import doctest
+import importlib
+import pkgutil
+from collections.abc import Iterator
+
+import griffe
+import pytest
+
+import jetjobs
+from tests.docs.api.shelf import Thing, members, public_names, shelves
+from tests.docs.api.written import FOLDER, texts
+
+
+def test_the_reference_is_that_of_the_code():
+    there = {path.name: path.read_text(encoding="utf-8") for path in FOLDER.glob("*.md")}
+    stale = [name for name in {*there, *texts()} if there.get(name) != texts().get(name)]
+    assert stale == [], "run `make reference`"
+
+
+def test_every_public_name_is_on_a_page():
+    told = {thing.path for things in shelves().values() for thing in things}
+    assert {path for path, thing in public_names().items() if thing.path not in told} == set()
+
+
+def test_what_is_importable_is_what_is_told():
+    importable = {name for name in vars(jetjobs) if name[0].isupper()} - {"TYPE_CHECKING", "Any"}
+    lazily = {name for name in dir(jetjobs) if name[0].isupper()} - {"TYPE_CHECKING", "Any"}
+    told = {path.rpartition(".")[2] for path in public_names()}
+    assert (importable | lazily) - told == set()
+
+
+def _told() -> Iterator[Thing]:
+    for things in shelves().values():
+        for thing in things:
+            yield thing
+            if isinstance(thing, griffe.Class):
+                # A view, or a method made of another class's, shows the docstring of that.
+                yield from (each for each in members(thing) if each.is_function or "property" in each.labels)
+
+
+@pytest.mark.parametrize("thing", list(_told()), ids=lambda thing: thing.path)
+def test_every_public_name_has_a_docstring(thing: Thing):
+    assert thing.docstring is not None, "no docstring"
+    first = thing.docstring.value.strip().partition("\n")[0]
+    assert first[0].isupper() or first.startswith("`"), first
+    assert first.rstrip().endswith((".", ":", ",")) or "\n\n" not in thing.docstring.value, first
+
+
+_MODULES = [
+    found.name
+    for found in pkgutil.walk_packages(jetjobs.__path__, "jetjobs.")
+    if not found.name.endswith(("__main__", "supervisor", "child_main"))
+]
+
+
+@pytest.mark.parametrize("name", _MODULES)
+def test_doctests(name: str):
+    module = importlib.import_module(name)
+    assert doctest.testmod(module, optionflags=doctest.ELLIPSIS).failed == 0
