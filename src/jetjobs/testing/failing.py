@@ -124,7 +124,7 @@ class _FailingPort:
         value = getattr(self._target, attribute)
         method = f"{self._name}.{attribute}"
         # By the port, too: a method that only passes an awaitable on needs no `async def`.
-        if inspect.iscoroutinefunction(value) or inspect.iscoroutinefunction(getattr(_PORTS[self._name], attribute, 0)):
+        if inspect.iscoroutinefunction(value) or _is_awaited(getattr(_PORTS[self._name], attribute, None)):
             return self._coroutine(method, value)
         if inspect.isasyncgenfunction(value):
             return self._generator(method, value)
@@ -182,6 +182,11 @@ _PORTS: Final[dict[str, type]] = {
     "events": EventSource,
     "delivery": Delivery,
 }
+
+
+def _is_awaited(declared: object) -> bool:
+    given = str(getattr(declared, "__annotations__", {}).get("return"))
+    return inspect.iscoroutinefunction(declared) or given.startswith("Awaitable")
 
 
 class _FailingBroker(_FailingPort):
