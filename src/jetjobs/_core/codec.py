@@ -131,7 +131,7 @@ def decode(data: bytes, encoding: Literal["msgpack", "json"] = "msgpack") -> Any
 
 def _unpackb(data: bytes, depth: int) -> Any:
     # Inside a set everything must be hashable: tuples for lists, frozen sets for sets.
-    hook = partial(_read_extension, depth)
+    hook = _read_outermost if depth == 0 else partial(_read_extension, depth)
     return _unpack(data, ext_hook=hook, timestamp=3, strict_map_key=True, use_list=depth == 0)
 
 
@@ -146,6 +146,9 @@ def _read_extension(depth: int, code: int, data: bytes) -> object:
         raise TypeError("a set's data is no array")
     members = cast("tuple[object, ...]", parts)
     return frozenset(members) if depth else set(members)
+
+
+_read_outermost: Final = partial(_read_extension, 0)
 
 
 def _read_json(data: bytes) -> Any:

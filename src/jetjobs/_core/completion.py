@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import assert_never
+from typing import Any, assert_never
 
 from jetjobs._core.delivery import EXPIRED, KEPT_ATTEMPTS
 from jetjobs._core.lifecycle import Event, advance
@@ -87,9 +87,9 @@ def settle(record: RunRecord, ending: Ending, rules: CompletionRules, now: datet
     >>> settle(running, Returned(), CompletionRules("h", JobPolicy()), datetime.now(UTC)).status.value
     'SUCCEEDED'
     """
+    if type(ending) is Returned and not ending.late:
+        return _succeeded(record, ending.result, rules, now)
     match ending:
-        case Returned(result, late=False):
-            return _end(record, Event.SUCCEED, rules, now, result_body=result)
         case Skipped(reason):
             return _end(record, Event.SKIP, rules, now, skip_reason=reason)
         case Cancelled():
@@ -100,6 +100,22 @@ def settle(record: RunRecord, ending: Ending, rules: CompletionRules, now: datet
             return _end(record, Event.CANCEL, rules, now, error=error)
         case _:
             return _unfinished(record, ending, rules, now)
+
+
+def _succeeded(record: RunRecord, result: Body | None, rules: CompletionRules, now: datetime) -> RunRecord:
+    """What nearly every run comes to, with no more steps than it takes."""
+    done = Attempt(record.attempt, rules.host_id, record.started_at, now, "SUCCEEDED")
+    earlier = record.attempts
+    changes: dict[str, Any] = {
+        "finished_at": now,
+        "heartbeat_at": now,
+        "attempts": (*earlier, done)[-KEPT_ATTEMPTS:] if earlier else (done,),
+    }
+    if result is not None:
+        changes["result_body"] = result
+    if record.error is not None:
+        changes["error"] = None  # An earlier attempt's: it stays among the attempts.
+    return advance(record, Event.SUCCEED, **changes)
 
 
 def _unfinished(
@@ -133,13 +149,12 @@ def _end(record: RunRecord, event: Event, rules: CompletionRules, now: datetime,
     error = changes.get("error")
     known = error if isinstance(error, RunError) else None
     attempts = _noted(record, rules, now, outcome=_OUTCOME[event], error=known)
-    if event is Event.SUCCEED or event is Event.SKIP:
-        changes["error"] = None  # An earlier attempt's: it stays among the attempts.
+    if event is Event.SKIP:
+        changes["error"] = None
     return advance(record, event, finished_at=now, heartbeat_at=now, attempts=attempts, **changes)
 
 
 _OUTCOME = {
-    Event.SUCCEED: "SUCCEEDED",
     Event.SKIP: "SKIPPED",
     Event.CANCEL: "CANCELLED",
     Event.FAIL: "FAILED",

@@ -34,10 +34,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from jetjobs._core.lifecycle import Event, advance, begin
-from jetjobs._core.models import Attempt, Owner, RunError, RunRecord, RunStatus, Trigger
+from jetjobs._core.models import BY_HAND, Attempt, Owner, RunError, RunRecord, RunStatus, Trigger
 from jetjobs._core.policy import JobPolicy
 from jetjobs._core.retry import later
 
@@ -152,25 +152,16 @@ def lost_attempt(record: RunRecord) -> tuple[Attempt, ...]:
 def _first_start(trigger: Trigger, situation: Situation, *, rules: DeliveryRules, now: datetime) -> Action:
     expires_at = expiry_of(trigger, rules)
     info = trigger.info
+    module, job, run_id = trigger.key
     record = RunRecord.of(
-        run_id=trigger.key.run_id,
-        module=trigger.key.module,
-        job=trigger.key.job,
+        run_id=run_id,
+        module=module,
+        job=job,
         status=RunStatus.RUNNING,
-        key=trigger.idempotency_key,
-        payload_digest=situation.payload_digest,
-        version=rules.version,
-        turn=trigger.turn,
         max_attempts=rules.policy.max_attempts,
-        trigger=info,
         payload_body=trigger.body,
         fired_at=trigger.stored_at,
-        scheduled_for=trigger.scheduled_for,
-        start_deadline=trigger.start_deadline,
         expires_at=expires_at,
-        schedule_id=info.schedule_id,
-        parent_run_id=info.parent_run_id,
-        retry_of=info.retry_of,
         created_at=trigger.stored_at,
         starts=1,
         claim=situation.claim,
@@ -178,12 +169,35 @@ def _first_start(trigger: Trigger, situation: Situation, *, rules: DeliveryRules
         host_id=rules.host_id,
         started_at=now,
         heartbeat_at=now,
+        **_what_few_have(trigger, situation, rules),
     )
     late = _too_late(trigger, expires_at, now)
     if late is None:
         return Write(begin(Event.CLAIM, record), "start")
     missed = record.but(starts=0, claim=None, owner=None, host_id=None, started_at=None, heartbeat_at=None)
     return Write(begin(Event.MISS, missed.but(finished_at=now, skip_reason=late)), "ack")
+
+
+def _what_few_have(trigger: Trigger, situation: Situation, rules: DeliveryRules) -> dict[str, Any]:
+    """The fields of a first record that mostly have their default; each costs every later copy of the record."""
+    found: dict[str, Any] = {}
+    if (info := trigger.info) is not BY_HAND:
+        found["trigger"] = info
+        for name in ("schedule_id", "parent_run_id", "retry_of"):
+            found[name] = getattr(info, name)
+    if trigger.turn != 1:
+        found["turn"] = trigger.turn
+    if trigger.idempotency_key is not None:
+        found["key"] = trigger.idempotency_key
+    if situation.payload_digest is not None:
+        found["payload_digest"] = situation.payload_digest
+    if rules.version is not None:
+        found["version"] = rules.version
+    if trigger.scheduled_for is not None:
+        found["scheduled_for"] = trigger.scheduled_for
+    if trigger.start_deadline is not None:
+        found["start_deadline"] = trigger.start_deadline
+    return found
 
 
 def _too_late(trigger: Trigger, expires_at: datetime, now: datetime) -> str | None:

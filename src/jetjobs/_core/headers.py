@@ -221,12 +221,12 @@ def read_trigger(project: str, message: Message) -> Trigger | BadTrigger:
     if claim is not None and not names.is_payload_subject(project, claim.subject):
         return _bad(message, key, f"the header {PAYLOAD} names no subject of this project's payloads")
     body = _body(message, found.pop("encoding", None), claim)
-    return Trigger(
-        key,
-        body,
-        message.sequence,
-        message.stored_at,
-        message.num_delivered,
+    return Trigger.of(
+        key=key,
+        body=body,
+        sequence=message.sequence,
+        stored_at=message.stored_at,
+        num_delivered=message.num_delivered,
         subject_kind=subject.kind,
         **found,
     )

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import Any, Literal, NamedTuple, Never, Self
+from typing import Any, Final, Literal, NamedTuple, Never, Self
 
 from jetjobs._core import codec
 
@@ -170,6 +170,8 @@ class TriggerInfo:
     retry_of: str | None = None
 
 
+_set: Final = object.__setattr__  # past the guard of a frozen class, while it is made
+
 # One object for all: what is the default by identity is left out of the bytes.
 BY_HAND = TriggerInfo()
 
@@ -319,14 +321,13 @@ class RunRecord:
     def of(cls, **fields: Any) -> Self:
         """A record with these fields, unchecked: the four without a default must be among them."""
         made = object.__new__(cls)
-        made.__dict__.update(fields)
+        _set(made, "__dict__", fields)
         return made
 
     def but(self, **changes: Any) -> Self:
         """The same record with some fields changed, unchecked."""
         made = object.__new__(type(self))
-        made.__dict__.update(self.__dict__)
-        made.__dict__.update(changes)
+        _set(made, "__dict__", {**self.__dict__, **changes})
         return made
 
     @property
@@ -376,7 +377,7 @@ class Outgoing:
     data: bytes = b""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Trigger:
     """A trigger message understood: which run, by what, until when.
 
@@ -399,6 +400,13 @@ class Trigger:
     expires_at: datetime | None = None
     payload_schema: str | None = None
     traceparent: str | None = None
+
+    @classmethod
+    def of(cls, **fields: Any) -> Self:
+        """A trigger with these fields, unchecked: the five without a default must be among them."""
+        made = object.__new__(cls)
+        _set(made, "__dict__", fields)
+        return made
 
 
 @dataclass(frozen=True, slots=True)

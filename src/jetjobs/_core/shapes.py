@@ -16,6 +16,7 @@ from typing import Any, Final, cast
 
 import msgpack
 
+from jetjobs._core.controls import JobControl
 from jetjobs._core.leaves import write_datetime
 from jetjobs._core.models import (
     Attempt,
@@ -89,14 +90,15 @@ class RecordShape:
     def __call__(self, record: RunRecord) -> dict[str, Any]:
         defaults = self._defaults
         shape = {name: part for name, part in record.__dict__.items() if part is not defaults[name]}
-        shape.pop("extra", None)
-        if (owner := shape.get("owner")) is not None:
+        if "extra" in shape:
+            del shape["extra"]
+        if (owner := record.owner) is not None:
             shape["owner"] = _shape_owner(owner)
-        if attempts := shape.get("attempts"):
+        if attempts := record.attempts:
             shape["attempts"] = [_shape_attempt(attempt) for attempt in attempts]
         for name, wire_name in _RENAMED:
-            if (body := shape.pop(name, None)) is not None:
-                shape[wire_name] = _shape_body(body)
+            if name in shape:
+                shape[wire_name] = _shape_body(shape.pop(name))
         return shape
 
 
@@ -146,6 +148,7 @@ _RENAMED: Final = (("payload_body", "payload"), ("result_body", "result"), ("che
 shape_record: Final = RecordShape()
 shape_descriptor: Final = Shape(JobDescriptor, {"timeout": "timeout_ms"})
 shape_presence: Final = Shape(HostPresence)
+shape_control: Final = Shape(JobControl)
 shape_schedule: Final = Shape(
     ScheduleRecord,
     {

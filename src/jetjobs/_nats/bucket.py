@@ -10,18 +10,18 @@ import base64
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from datetime import datetime, timedelta
-from math import ceil
 from typing import Any, Final
 
 from jetjobs._core import names
 from jetjobs._nats.faults import STREAM_NOT_FOUND, NotFound, no_responders
 from jetjobs._nats.link import Link
+from jetjobs._nats.newest import Part, read_newest
 from jetjobs._nats.pages import Entry, read_pages
 
 WRITE_TIMEOUT: Final = 5.0
 
 # The server counts lifetimes in nanoseconds of 64 bits, 292 years, and refuses a write with a longer one.
-LONGEST_TTL: Final = timedelta(days=36_500)
+LONGEST_TTL: Final = 36_500 * 86_400
 
 EXPECT_NONE: Final = b"NATS/1.0\r\nNats-Expected-Last-Subject-Sequence: 0\r\n\r\n"
 
@@ -35,7 +35,8 @@ def write_headers(expected: int | None, ttl: timedelta | None) -> bytes:
     expecting = b"" if expected is None else b"Nats-Expected-Last-Subject-Sequence: %d\r\n" % expected
     if ttl is None:
         return b"NATS/1.0\r\n%b\r\n" % expecting
-    return b"NATS/1.0\r\n%bNats-TTL: %ds\r\n\r\n" % (expecting, max(1, ceil(min(ttl, LONGEST_TTL).total_seconds())))
+    seconds = ttl.days * 86_400 + ttl.seconds + (ttl.microseconds > 0)
+    return b"NATS/1.0\r\n%bNats-TTL: %ds\r\n\r\n" % (expecting, max(1, min(seconds, LONGEST_TTL)))
 
 
 class Bucket:
@@ -83,11 +84,15 @@ class Bucket:
         answer = await self._ask("STREAM.INFO", {"subjects_filter": pattern}, pattern)
         return sorted(answer["state"].get("subjects") or {})
 
-    async def pages(self, pattern: str) -> AsyncGenerator[list[Entry], None]:
-        """All entries under a pattern, a page at a time."""
-        async with aclosing(read_pages(self._link, self._stream, pattern)) as pages:
+    async def pages(self, pattern: str, start: int = 1) -> AsyncGenerator[list[Entry], None]:
+        """All entries under a pattern, or those from a revision on, a page at a time."""
+        async with aclosing(read_pages(self._link, self._stream, pattern, start)) as pages:
             async for page in pages:
                 yield [entry for entry in page if entry.data]
+
+    def newest(self, pattern: str) -> AsyncGenerator[Part, None]:
+        """All entries under a pattern from the last written to the first, as they came; markers among them."""
+        return read_newest(self._link, self._stream, pattern)
 
     async def remove(self, subject: str, revision: int | None = None) -> bool:
         """Take an entry out, if it is at that revision when one is given, leaving no marker; says whether it went."""

@@ -11,7 +11,8 @@ costs a quarter of that. Whatever is no whole MSG or HMSG frame for one of our h
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Final, NamedTuple, cast
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final, cast
 
 from nats.errors import ProtocolError
 from nats.protocol.parser import AWAITING_CONTROL_LINE, Parser
@@ -46,7 +47,7 @@ class Inbound:
         """Header values by name, the last of a name; a status stands under `Status` and `Description`."""
         if self._headers is None:
             head = self._head
-            self._headers = read_headers(head) if isinstance(head, bytes) else head or _NO_HEADERS
+            self._headers = headers_of(head) if isinstance(head, bytes) else head or _NO_HEADERS
         return self._headers
 
 
@@ -92,6 +93,24 @@ class Direct:
         return
 
 
+# Triggers of one job mostly carry the same block. Whoever reads it must not change it.
+_read_before: Final[dict[bytes, Mapping[str, str]]] = {}
+_REMEMBERED: Final = 256
+_WORTH_REMEMBERING: Final = 512  # bytes; a longer block comes once
+
+
+def headers_of(head: bytes) -> Mapping[str, str]:
+    """`read_headers`, remembered."""
+    found = _read_before.get(head)
+    if found is None:
+        found = MappingProxyType(read_headers(head))
+        if len(head) <= _WORTH_REMEMBERING:
+            if len(_read_before) >= _REMEMBERED:
+                _read_before.clear()
+            _read_before[head] = found
+    return found
+
+
 def read_headers(head: bytes) -> dict[str, str]:
     r"""The header block as a mapping; stray bytes become replacement characters, lines without a colon are left out.
 
@@ -112,13 +131,8 @@ def read_headers(head: bytes) -> dict[str, str]:
     return found
 
 
-class _Frame(NamedTuple):
-    after: int
-    sid: int
-    subject: bytes
-    reply: bytes
-    head: bytes | None
-    data: bytes
+# Where the next frame begins, then sid, subject, reply, header block, body. Plain: a host takes three per run.
+_Frame = tuple[int, int, bytes, bytes, bytes | None, bytes]
 
 
 class FrameParser(Parser):
@@ -138,7 +152,7 @@ class FrameParser(Parser):
                 frame = _frame(buffer, at, end)
                 if frame is None:
                     break
-                at = frame.after
+                at = frame[0]
                 if not self._take(frame):
                     await self._leave_to_nats_py(frame)
             else:
@@ -151,8 +165,9 @@ class FrameParser(Parser):
 
     def _take(self, frame: _Frame) -> bool:
         """Handle a frame for one of our handlers, or for a subscription that is no more."""
+        _, sid, subject, reply, head, data = frame
         client = self.nc
-        sub = client._subs.get(frame.sid)
+        sub = client._subs.get(sid)
         if sub is None:
             return True
         direct = cast("object", sub._pending_queue)
@@ -160,16 +175,16 @@ class FrameParser(Parser):
             return False
         stats = client.stats
         stats["in_msgs"] += 1
-        stats["in_bytes"] += len(frame.data)
+        stats["in_bytes"] += len(data)
         sub._received += 1
         # A subject is whatever bytes somebody published on: an error here would end the read loop, and the message
         # would come back to do it again.
-        subject = frame.subject.decode("utf-8", "replace")
-        direct.take(Inbound(subject, frame.reply.decode("utf-8", "replace"), frame.data, frame.head))
+        direct.take(Inbound(subject.decode("utf-8", "replace"), reply.decode("utf-8", "replace"), data, head))
         return True
 
     async def _leave_to_nats_py(self, frame: _Frame) -> None:
-        await self.nc._process_msg(frame.sid, frame.subject, frame.reply, frame.data, frame.head)  # pyright: ignore[reportArgumentType]
+        _, sid, subject, reply, head, data = frame
+        await self.nc._process_msg(sid, subject, reply, data, head)  # pyright: ignore[reportArgumentType]
 
 
 def _frame(buffer: bytes, at: int, end: int) -> _Frame | None:
@@ -179,7 +194,7 @@ def _frame(buffer: bytes, at: int, end: int) -> _Frame | None:
         ProtocolError: it is no such line.
     """
     # By spaces alone: to the server other white space is a part of the subject.
-    subject, *args = buffer[at:end].split(b" ")[1:]
+    args = buffer[at:end].split(b" ")
     try:
         begin = end + 2
         whole = begin + int(args[-1])
@@ -188,9 +203,9 @@ def _frame(buffer: bytes, at: int, end: int) -> _Frame | None:
         head_end = begin
         if buffer[at] == _H:
             head_end += int(args.pop(-2))
-        sid, *reply, _ = args
+        _, subject, sid, *reply, _ = args
         (answer_to,) = reply or (b"",)
         head = buffer[begin:head_end] if head_end > begin else None
-        return _Frame(whole + 2, int(sid), subject, answer_to, head, buffer[head_end:whole])
+        return whole + 2, int(sid), subject, answer_to, head, buffer[head_end:whole]
     except (ValueError, IndexError):
         raise ProtocolError("nats: malformed MSG") from None
