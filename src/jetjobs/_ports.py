@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Literal, NamedTuple, Protocol
 
+from jetjobs._core.controls import JobControl
 from jetjobs._core.events import Event
 from jetjobs._core.models import (
     ClaimCheck,
@@ -166,8 +167,13 @@ class Broker(Protocol):
         """
         ...
 
-    async def ensure_consumer(self, job: JobAddress, max_concurrency: int, *, update: bool = True) -> None:
-        """Create the job's durable consumer; with `update`, bring what differs in place up to date."""
+    async def ensure_consumer(
+        self, job: JobAddress, max_concurrency: int, *, paused: bool = False, update: bool = True
+    ) -> None:
+        """Create the job's durable consumer; with `update`, bring what differs in place up to date.
+
+        A paused one hands out nothing, redeliveries included, whoever pulls; acks and renewals it takes.
+        """
         ...
 
     async def consume(self, job: JobAddress, on_delivery: OnDelivery) -> Consumption:
@@ -241,6 +247,26 @@ class Broker(Protocol):
         """Hear the doorbell of all the project's runs for as long as the connection is open."""
         ...
 
+    async def ring_control(self, job: JobAddress) -> None:
+        """Tell all hosts, at once and without guarantee, that something was ordered for a job."""
+        ...
+
+    async def hear_controls(self, on_control: Callable[[JobAddress], None]) -> None:
+        """Hear that doorbell for all the project's jobs for as long as the connection is open."""
+        ...
+
+    async def ask_drain(self, host_id: str, actor: str | None) -> DrainAnswer | None:
+        """Ask a host to stop taking runs; its answer, or `None` when nobody of that id is there.
+
+        Raises:
+            AnswerUnknown: somebody is there and doesn't answer (2 s).
+        """
+        ...
+
+    async def answer_drains(self, host_id: str, on_drain: Callable[[str | None], DrainAnswer]) -> None:
+        """Let oneself be asked for as long as the connection is open; `on_drain` is given who asks."""
+        ...
+
     def announce_end(self, record: RunRecord) -> None:
         """Tell whoever listens that a run ended. Fire and forget."""
         ...
@@ -293,6 +319,26 @@ class RunStore(Protocol):
     async def holding(self) -> Holding:
         """How much there is, in one cheap call."""
         ...
+
+
+class StoredControl(NamedTuple):
+    """What people ordered for a job, as read: its revision for the next compare-and-set."""
+
+    control: JobControl
+    revision: int
+
+
+@dataclass(frozen=True, slots=True)
+class DrainAnswer:
+    """What a host says that was asked to stop taking runs.
+
+    `running` are those it still has. `closes` tells whether its process ends when they have; `again` that it was
+    asked, or closing, before.
+    """
+
+    running: int
+    closes: bool
+    again: bool = False
 
 
 class ScheduleStore(Protocol):
@@ -381,6 +427,22 @@ class Catalog(Protocol):
 
     async def jobs(self) -> list[JobDescriptor]:
         """All descriptors of the project, by module and job."""
+        ...
+
+    async def control(self, address: JobAddress) -> StoredControl | None:
+        """What people ordered for a job, read from the leader; `None` when nobody ever did."""
+        ...
+
+    async def controls(self) -> list[StoredControl]:
+        """All orders of the project, by module and job; a page's view, may be late."""
+        ...
+
+    async def set_control(self, control: JobControl, revision: int) -> int:
+        """Replace the orders for a job last seen at `revision` (0: none); returns the new revision.
+
+        Raises:
+            WrongRevision: somebody else wrote.
+        """
         ...
 
     async def say(self, presence: HostPresence, ttl: timedelta) -> None:

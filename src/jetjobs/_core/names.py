@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 from functools import lru_cache
-from typing import Literal, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 from jetjobs._core.models import JobAddress, RunKey, RunStatus
 from jetjobs._core.run_ids import check_key as check_key
@@ -238,6 +238,15 @@ def job_key(address: JobAddress) -> str:
     return f"{encode_token(address.module)}.{encode_token(address.job)}"
 
 
+DESCRIPTOR_KEYS: Final = "*.*"
+CONTROL_KEYS: Final = "control.*.*"
+
+
+def control_key(address: JobAddress) -> str:
+    """Key of what people ordered for a job: three tokens, where a descriptor has two."""
+    return f"control.{job_key(address)}"
+
+
 def host_key(host_id: str) -> str:
     """Key of a host's entry."""
     return encode_token(host_id)
@@ -290,6 +299,27 @@ def parse_cancel_subject(project: str, subject: str) -> RunKey | None:
     """The run whose doorbell rang; `None` for any other subject."""
     prefix = f"jetjobs.{project}.control.cancel."
     return _run_of(subject.removeprefix(prefix).split(".")) if subject.startswith(prefix) else None
+
+
+def control_subject(project: str, address: JobAddress) -> str:
+    """Doorbell that tells hosts to look at what was ordered for a job."""
+    return f"jetjobs.{project}.control.jobs.{job_key(address)}"
+
+
+def all_controls(project: str) -> str:
+    """Doorbells of all jobs of the project."""
+    return f"jetjobs.{project}.control.jobs.>"
+
+
+def parse_control_subject(project: str, subject: str) -> JobAddress | None:
+    """The job whose doorbell rang; `None` for any other subject."""
+    tokens = subject.removeprefix(f"jetjobs.{project}.control.jobs.").split(".")
+    return _address_of(*tokens) if len(tokens) == 2 else None
+
+
+def drain_subject(project: str, host_id: str) -> str:
+    """Where a host can be asked to stop taking runs."""
+    return f"jetjobs.{project}.control.drain.{encode_token(host_id)}"
 
 
 def host_subject(project: str, host_id: str) -> str:

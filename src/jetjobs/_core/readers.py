@@ -10,6 +10,7 @@ from dataclasses import MISSING, fields
 from datetime import datetime, timedelta
 from typing import Any, Final, cast
 
+from jetjobs._core.controls import JobControl, check_limit
 from jetjobs._core.leaves import read_datetime
 from jetjobs._core.models import (
     NOTHING,
@@ -253,6 +254,16 @@ read_presence: Final = Reader(
         **_all("descriptors", dict),
         "v": (_DROPPED, int, None),
         "jobs": ("jobs", list, _texts),
+    },
+)
+read_control: Final = Reader(
+    JobControl,
+    {
+        **_all("module job switched_by limited_by", str),
+        **_all("switched_at limited_at", datetime),
+        **_all("paused", bool),
+        "v": (_DROPPED, int, None),
+        "max_concurrency": ("max_concurrency", int, check_limit),
     },
 )
 read_schedule: Final = Reader(

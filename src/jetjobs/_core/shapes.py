@@ -17,6 +17,7 @@ from typing import Any, Final, cast
 import msgpack
 
 from jetjobs._core.controls import JobControl
+from jetjobs._core.controls import JobControl
 from jetjobs._core.leaves import write_datetime
 from jetjobs._core.models import (
     Attempt,
@@ -148,6 +149,7 @@ _RENAMED: Final = (("payload_body", "payload"), ("result_body", "result"), ("che
 shape_record: Final = RecordShape()
 shape_descriptor: Final = Shape(JobDescriptor, {"timeout": "timeout_ms"})
 shape_presence: Final = Shape(HostPresence)
+shape_control: Final = Shape(JobControl)
 shape_control: Final = Shape(JobControl)
 shape_schedule: Final = Shape(
     ScheduleRecord,

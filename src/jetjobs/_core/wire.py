@@ -17,10 +17,19 @@ from typing import Any, Final, cast
 
 import msgpack
 
+from jetjobs._core.controls import JobControl
 from jetjobs._core.models import NOTHING, HostPresence, JobDescriptor, LogLine, RunError, RunRecord, TriggerInfo
-from jetjobs._core.readers import Reader, read_descriptor, read_presence, read_record, read_schedule
+from jetjobs._core.readers import Reader, read_control, read_descriptor, read_presence, read_record, read_schedule
 from jetjobs._core.schedule_record import ScheduleRecord
-from jetjobs._core.shapes import PACK_FAULTS, pack, shape_descriptor, shape_presence, shape_record, shape_schedule
+from jetjobs._core.shapes import (
+    PACK_FAULTS,
+    pack,
+    shape_control,
+    shape_descriptor,
+    shape_presence,
+    shape_record,
+    shape_schedule,
+)
 from jetjobs._core.texts import cut as cut
 from jetjobs._core.texts import cut_front
 from jetjobs._core.texts import log_line as log_line
@@ -123,6 +132,11 @@ def pack_descriptor(descriptor: JobDescriptor) -> bytes:
     return pack({**descriptor.extra, **shape, "v": VERSION})
 
 
+def pack_control(control: JobControl) -> bytes:
+    """What people ordered for a job, as bytes."""
+    return pack({**control.extra, **shape_control(control), "v": VERSION})
+
+
 def pack_presence(presence: HostPresence) -> bytes:
     """What a host says about itself, as bytes."""
     return pack({**shape_presence(presence), "v": VERSION})
@@ -157,6 +171,15 @@ def unpack_descriptor(data: bytes) -> JobDescriptor:
         PayloadInvalidError: they are no descriptor, or one of a newer version.
     """
     return _unpack(data, "job descriptor", read_descriptor)
+
+
+def unpack_control(data: bytes) -> JobControl:
+    """What people ordered for a job.
+
+    Raises:
+        PayloadInvalidError: they are no orders, or ones of a newer version.
+    """
+    return _unpack(data, "job's orders", read_control)
 
 
 def unpack_schedule(data: bytes) -> ScheduleRecord:

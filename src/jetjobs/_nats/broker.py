@@ -15,6 +15,7 @@ import structlog
 
 from jetjobs._clock import Clock, SystemClock
 from jetjobs._core import names
+from jetjobs._core.controls import Standing
 from jetjobs._core.gateway_calls import is_inbox
 from jetjobs._core.models import NOTHING, JobAddress, Message, Outgoing, RunKey, RunRecord
 from jetjobs._nats.calls import NatsCalls
@@ -23,10 +24,11 @@ from jetjobs._nats.delivery import ACK_PREFIX, consumer_at
 from jetjobs._nats.faults import NotFound
 from jetjobs._nats.inbound import Inbound
 from jetjobs._nats.link import Link
+from jetjobs._nats.operator_signals import OperatorSignals
 from jetjobs._nats.provision import Provisioner, ProvisionSettings, wanted_streams
 from jetjobs._nats.pull import ContinuousPull, Share
 from jetjobs._nats.rights import prove_deliveries
-from jetjobs._ports import OnCall, OnDelivery
+from jetjobs._ports import DrainAnswer, OnCall, OnDelivery
 from jetjobs.errors import AnswerUnknown, BrokerError, BrokerUnavailable
 
 _log = structlog.get_logger("jetjobs.nats")
@@ -59,7 +61,8 @@ class NatsBroker:
         self._stream = names.stream(project)
         self._provisioner = Provisioner(link, project, settings or ProvisionSettings())
         self._pull = ContinuousPull(link, self._stream)
-        self._limits: dict[JobAddress, int] = {}
+        self._signals = OperatorSignals(link, project)
+        self._standings: dict[JobAddress, Standing] = {}
         everything = (wanted.needed["subjects"] for wanted in wanted_streams(project, self._provisioner.settings))
         self._stored_on = tuple(subject.removesuffix(">") for subjects in everything for subject in subjects)
 
@@ -125,10 +128,12 @@ class NatsBroker:
         _log.warning("nobody stores what is written, looking for streams that have gone", project=self._project)
         await self._provisioner.ensure_project()
 
-    async def ensure_consumer(self, job: JobAddress, max_concurrency: int, *, update: bool = True) -> None:
+    async def ensure_consumer(
+        self, job: JobAddress, max_concurrency: int, *, paused: bool = False, update: bool = True
+    ) -> None:
         """Create the job's durable consumer; with `update`, bring what differs in place up to date."""
-        self._limits[job] = max_concurrency
-        await self._provisioner.ensure_consumer(job, max_concurrency, update=update)
+        self._standings[job] = Standing(max_concurrency, paused)
+        await self._provisioner.ensure_consumer(job, max_concurrency, paused=paused, update=update)
 
     async def consume(self, job: JobAddress, on_delivery: OnDelivery) -> Share:
         """Begin to take deliveries of a job, none before `allow`."""
@@ -137,16 +142,17 @@ class NatsBroker:
         return await self._pull.add(consumer, on_delivery, partial(self._recreate, job))
 
     async def _recreate(self, job: JobAddress) -> None:
-        limit = self._limits.get(job)
-        if limit is None:
+        standing = self._standings.get(job)
+        if standing is None:
             return  # never ensured here: whoever made the consumer makes it again
+        create = partial(self._provisioner.ensure_consumer, job, standing.limit, paused=standing.paused, update=False)
         try:
-            await self._provisioner.ensure_consumer(job, limit, update=False)
+            await create()
         except NotFound:
             # The stream itself is gone. What lay in it is lost; what comes need not be.
             _log.error("jobs stream has gone, creating it again", stream=self._stream)
             await self._provisioner.ensure_project()
-            await self._provisioner.ensure_consumer(job, limit, update=False)
+            await create()
 
     # -- messages
 
@@ -240,6 +246,22 @@ class NatsBroker:
                 on_cancel(run)
 
         await self._link.connection.listen(names.all_cancels(self._project), rung)
+
+    async def ring_control(self, job: JobAddress) -> None:
+        """Tell all hosts, at once and without guarantee, that something was ordered for a job."""
+        await self._signals.ring_control(job)
+
+    async def hear_controls(self, on_control: Callable[[JobAddress], None]) -> None:
+        """Hear that doorbell for all the project's jobs for as long as the connection is open."""
+        await self._signals.hear_controls(on_control)
+
+    async def ask_drain(self, host_id: str, actor: str | None) -> DrainAnswer | None:
+        """Ask a host to stop taking runs; its answer, or `None` when nobody of that id is there."""
+        return await self._signals.ask_drain(host_id, actor)
+
+    async def answer_drains(self, host_id: str, on_drain: Callable[[str | None], DrainAnswer]) -> None:
+        """Let oneself be asked for as long as the connection is open."""
+        await self._signals.answer_drains(host_id, on_drain)
 
     def announce_end(self, record: RunRecord) -> None:
         """Tell whoever listens that a run ended."""

@@ -10,10 +10,12 @@ from typing import Final, TypeVar
 import structlog
 
 from jetjobs._core import names, wire
+from jetjobs._core.controls import JobControl
 from jetjobs._core.models import HostPresence, JobAddress, JobDescriptor
 from jetjobs._nats.bucket import Bucket
 from jetjobs._nats.link import Link
 from jetjobs._nats.pages import Entry
+from jetjobs._ports import StoredControl
 from jetjobs.errors import PayloadInvalidError, WrongRevision
 
 T = TypeVar("T")
@@ -56,8 +58,28 @@ class NatsCatalog:
 
     async def jobs(self) -> list[JobDescriptor]:
         """All descriptors of the project, by module and job."""
-        found = await _all(self._jobs.pages(self._jobs.subject(">")), wire.unpack_descriptor)
+        found = await _all(self._jobs.pages(self._jobs.subject(names.DESCRIPTOR_KEYS)), wire.unpack_descriptor)
         return sorted(found, key=lambda descriptor: descriptor.address)
+
+    async def control(self, address: JobAddress) -> StoredControl | None:
+        """What people ordered for a job, as the leader has it; what can't be read counts as nothing ordered yet."""
+        entry = await self._jobs.get(self._jobs.subject(names.control_key(address)))
+        if entry is None:
+            return None
+        found = _readable(entry, wire.unpack_control)
+        return StoredControl(found or JobControl(*address), entry.revision)
+
+    async def controls(self) -> list[StoredControl]:
+        """All orders of the project, by module and job."""
+        newest = await _newest(self._jobs.pages(self._jobs.subject(names.CONTROL_KEYS)))
+        found = [(_readable(entry, wire.unpack_control), entry.revision) for entry in newest]
+        read = [StoredControl(control, revision) for control, revision in found if control is not None]
+        return sorted(read, key=lambda stored: stored.control.address)
+
+    async def set_control(self, control: JobControl, revision: int) -> int:
+        """Replace the orders for a job last seen at `revision` (0: none); returns the new revision."""
+        subject = self._jobs.subject(names.control_key(control.address))
+        return await self._jobs.put(subject, wire.pack_control(control), expected=revision)
 
     async def say(self, presence: HostPresence, ttl: timedelta) -> None:
         """Say that a host lives; the entry goes by itself after `ttl`."""
@@ -85,13 +107,17 @@ class NatsCatalog:
 
 
 async def _all(pages: AsyncGenerator[list[Entry], None], unpack: Callable[[bytes], T]) -> list[T]:
+    found = (_readable(entry, unpack) for entry in await _newest(pages))
+    return [value for value in found if value is not None]
+
+
+async def _newest(pages: AsyncGenerator[list[Entry], None]) -> list[Entry]:
     # An entry written while the list is read comes twice; the later one counts.
     newest: dict[str, Entry] = {}
     async with aclosing(pages):
         async for page in pages:
             newest.update((entry.subject, entry) for entry in page)
-    found = (_readable(entry, unpack) for entry in newest.values())
-    return [value for value in found if value is not None]
+    return list(newest.values())
 
 
 def _readable(entry: Entry, unpack: Callable[[bytes], T]) -> T | None:

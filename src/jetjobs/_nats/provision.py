@@ -20,6 +20,7 @@ from jetjobs._core import names
 from jetjobs._core.models import JobAddress
 from jetjobs._nats.faults import CONSUMER_EXISTS, STREAM_EXISTS, Mismatch, NotFound, Refused
 from jetjobs._nats.link import Link
+from jetjobs._nats.pausing import FOR_GOOD, switch_consumer
 from jetjobs.errors import AnswerUnknown, BrokerUnavailable, StreamMismatch
 
 _log = structlog.get_logger("jetjobs.nats")
@@ -238,20 +239,28 @@ class Provisioner:
 
     # -- consumers
 
-    async def ensure_consumer(self, job: JobAddress, max_concurrency: int, *, update: bool = True) -> None:
+    async def ensure_consumer(
+        self, job: JobAddress, max_concurrency: int, *, paused: bool = False, update: bool = True
+    ) -> None:
         """The job's durable consumer; one call to the broker where nothing differs.
 
         Raises:
             StreamMismatch: it exists with other subjects, or the broker won't change it.
+            PermissionMissing: this user may not pause it, or have it go on, and that is needed.
         """
         config = self._consumer_config(job, max_concurrency)
+        if paused:
+            config["pause_until"] = FOR_GOOD
         try:
-            await self._put_consumer(config, "create")
+            answer = await self._put_consumer(config, "create")
         except Mismatch as refused:
             if refused.code != CONSUMER_EXISTS:
                 raise
-            if update:
-                await self._update_consumer(config)
+            if not update:
+                return
+            answer = await self._update_consumer(config)
+        if update:
+            await switch_consumer(self._api, self._stream, answer, paused=paused)
 
     def _consumer_config(self, job: JobAddress, max_concurrency: int) -> Config:
         return {
@@ -268,17 +277,17 @@ class Provisioner:
             "metadata": {VERSION_KEY: str(CONFIG_VERSION)},
         }
 
-    async def _put_consumer(self, config: Config, action: str) -> None:
+    async def _put_consumer(self, config: Config, action: str) -> Config:
         # nats-py's add_consumer upserts, so an older host would undo a newer one in silence.
         request = {"stream_name": self._stream, "config": config, "action": action}
-        await self._api(f"CONSUMER.CREATE.{self._stream}.{config['name']}", request)
+        return await self._api(f"CONSUMER.CREATE.{self._stream}.{config['name']}", request)
 
-    async def _update_consumer(self, config: Config) -> None:
+    async def _update_consumer(self, config: Config) -> Config:
         answer = await self._api(f"CONSUMER.INFO.{self._stream}.{config['name']}")
         existing: Config = answer["config"]
         if _version(existing) > CONFIG_VERSION:
             _log.info("consumer left as a newer host made it", consumer=config["name"])
-            return
+            return answer
         filters = existing.get("filter_subjects") or [existing.get("filter_subject", "")]
         if set(filters) != set(config["filter_subjects"]):
             # Changing them strands messages that lie before the consumer's cursor.
@@ -288,7 +297,7 @@ class Provisioner:
             )
         changed = {"ack_wait": config["ack_wait"], "max_ack_pending": config["max_ack_pending"], "max_deliver": -1}
         kept = {key: value for key, value in existing.get("metadata", {}).items() if not key.startswith("_nats.")}
-        await self._put_consumer({**existing, **changed, "metadata": {**kept, **config["metadata"]}}, "update")
+        return await self._put_consumer({**existing, **changed, "metadata": {**kept, **config["metadata"]}}, "update")
 
 
 def _refuse_drops(wanted: Wanted, existing: Mapping[str, Any]) -> None:

@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 
 from jetjobs._core import names
 from jetjobs._core.models import JobAddress, Message, Outgoing, RunKey, RunRecord
-from jetjobs._ports import OnCall, OnDelivery
+from jetjobs._ports import DrainAnswer, OnCall, OnDelivery
 from jetjobs.errors import AnswerUnknown, BrokerError, BrokerUnavailable
 from jetjobs.testing.memory_calls import MemoryCallService
 from jetjobs.testing.memory_cluster import MemoryLink
@@ -59,9 +59,12 @@ class MemoryBroker:
         """See that the broker can be reached; a project in memory is always there."""
         await self.measure_clock()
 
-    async def ensure_consumer(self, job: JobAddress, max_concurrency: int, *, update: bool = True) -> None:
-        """Create the job's consumer, or bring its limit up to date."""
-        await self.link.call(lambda: self.link.project.ensure_consumer(job, max_concurrency, update=update))
+    async def ensure_consumer(
+        self, job: JobAddress, max_concurrency: int, *, paused: bool = False, update: bool = True
+    ) -> None:
+        """Create the job's consumer, or bring its limit up to date, and whether it is paused."""
+        project = self.link.project
+        await self.link.call(lambda: project.ensure_consumer(job, max_concurrency, paused=paused, update=update))
 
     async def consume(self, job: JobAddress, on_delivery: OnDelivery) -> MemoryConsumption:
         """Begin to take deliveries of a job, none before `allow`."""
@@ -135,6 +138,33 @@ class MemoryBroker:
     async def hear_cancels(self, on_cancel: Callable[[RunKey], None]) -> None:
         """Hear the doorbell of the project's runs."""
         await self.link.call(lambda: self._listeners.cancels.append((self.link, on_cancel)))
+
+    async def ring_control(self, job: JobAddress) -> None:
+        """Tell all hosts that something was ordered for a job."""
+
+        def ring() -> None:
+            for link, on_control in list(self._listeners.controls):
+                if link.connected:
+                    asyncio.get_running_loop().call_soon(on_control, job)
+
+        await self.link.call(ring)
+
+    async def hear_controls(self, on_control: Callable[[JobAddress], None]) -> None:
+        """Hear that doorbell."""
+        await self.link.call(lambda: self._listeners.controls.append((self.link, on_control)))
+
+    async def ask_drain(self, host_id: str, actor: str | None) -> DrainAnswer | None:
+        """Ask a host to stop taking runs; `None` when it isn't there, or out of reach."""
+
+        def ask() -> DrainAnswer | None:
+            heard = (drain for link, who, drain in self._listeners.drains if who == host_id and link.connected)
+            return next((drain(actor) for drain in heard), None)
+
+        return await self.link.call(ask)
+
+    async def answer_drains(self, host_id: str, on_drain: Callable[[str | None], DrainAnswer]) -> None:
+        """Let oneself be asked."""
+        await self.link.call(lambda: self._listeners.drains.append((self.link, host_id, on_drain)))
 
     def announce_end(self, record: RunRecord) -> None:
         """Tell whoever listens that a run ended."""

@@ -14,6 +14,7 @@ from typing import TypeVar
 from jetjobs._clock import Timer
 from jetjobs._core import names
 from jetjobs._core.models import HostPresence, JobAddress, JobDescriptor, RunKey
+from jetjobs._ports import DrainAnswer
 from jetjobs.errors import AnswerUnknown, BrokerError, BrokerUnavailable
 from jetjobs.testing.clock import ManualClock
 from jetjobs.testing.memory_calls import MemoryCalls
@@ -117,6 +118,7 @@ class MemoryProject:
         )
         self.runs = MemoryTable[RunKey, bytes](cluster.now, cluster.call_later)
         self.jobs = MemoryTable[JobAddress, JobDescriptor](cluster.now, cluster.call_later)
+        self.controls = MemoryTable[JobAddress, bytes](cluster.now, cluster.call_later)
         self.hosts = MemoryTable[str, HostPresence](cluster.now, cluster.call_later)
         self.chunks = MemoryTable[str, bytes](cluster.now, cluster.call_later)
         self.schedules = MemoryTable[str, bytes](cluster.now, cluster.call_later)
@@ -138,19 +140,20 @@ class MemoryProject:
             raise BrokerError(f"{job} has no consumer in project {self.name!r}; call ensure_consumer first")
         return found
 
-    def ensure_consumer(self, job: JobAddress, max_ack_pending: int, *, update: bool) -> None:
-        """Create a job's consumer, or bring its limit up to date."""
+    def ensure_consumer(self, job: JobAddress, max_ack_pending: int, *, paused: bool, update: bool) -> None:
+        """Create a job's consumer, or bring its limit up to date, and whether it is paused."""
         found = self._consumers.get(job)
         if found is None:
-            self._consumers[job] = MemoryConsumer(
+            self._consumers[job] = found = MemoryConsumer(
                 self.stream,
                 filters=names.consumer_filters(self.name, job),
                 max_ack_pending=max_ack_pending,
                 ack_wait=self._cluster.ack_wait.total_seconds(),
                 call_later=self._cluster.call_later,
             )
+            found.paused = paused
         elif update:
-            found.max_ack_pending = max_ack_pending
+            found.max_ack_pending, found.paused = max_ack_pending, paused
             found.serve()
 
     def serve(self) -> None:
@@ -166,6 +169,8 @@ class Listeners:
     asks: list[tuple[MemoryLink, str, Callable[[RunKey, str | None], bool]]] = field(default_factory=list)
     cancels: list[tuple[MemoryLink, Callable[[RunKey], None]]] = field(default_factory=list)
     ends: list[tuple[MemoryLink, RunKey, Callable[[], None]]] = field(default_factory=list)
+    controls: list[tuple[MemoryLink, Callable[[JobAddress], None]]] = field(default_factory=list)
+    drains: list[tuple[MemoryLink, str, Callable[[str | None], DrainAnswer]]] = field(default_factory=list)
 
 
 class MemoryLink:

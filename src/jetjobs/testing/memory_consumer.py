@@ -29,7 +29,7 @@ class Taker(Protocol):
 
 
 class MemoryConsumer:
-    """Messages under `filters`, at most `max_ack_pending` of them out at a time."""
+    """Messages under `filters`, at most `max_ack_pending` of them out at a time; none while `paused`."""
 
     def __init__(
         self,
@@ -41,6 +41,7 @@ class MemoryConsumer:
         call_later: Callable[[float, Callable[[], object]], Timer],
     ) -> None:
         self.max_ack_pending = max_ack_pending
+        self.paused = False
         self._stream = stream
         self._filters = filters
         self._ack_wait = ack_wait
@@ -81,7 +82,7 @@ class MemoryConsumer:
 
     def serve(self) -> None:
         """Hand out what can be handed out now, redeliveries first, to the takers in turn."""
-        while (taker := self._next_taker()) is not None:
+        while not self.paused and (taker := self._next_taker()) is not None:
             sequence = self._next_sequence()
             if sequence is None:
                 return

@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from typing import Literal
 
 from jetjobs._core import names, wire
+from jetjobs._core.controls import JobControl
 from jetjobs._core.models import ClaimCheck, HostPresence, JobAddress, JobDescriptor, RunKey, RunRecord
 from jetjobs._ports import Holding, Stored
 from jetjobs.errors import PayloadInvalidError, PayloadTooLargeError, WrongRevision
@@ -150,6 +151,7 @@ class MemoryCatalog:
     def __init__(self, link: MemoryLink) -> None:
         self._link = link
         self._jobs = link.project.jobs
+        self._controls = link.project.controls
         self._hosts = link.project.hosts
         self._leases = link.project.leases
 
@@ -174,6 +176,22 @@ class MemoryCatalog:
         """All descriptors of the project, by module and job."""
         rows = await self._link.call(self._jobs.items)
         return [row.value for _, row in sorted(rows, key=lambda item: item[0])]
+
+    async def control(self, address: JobAddress) -> StoredControl | None:
+        """What people ordered for a job."""
+        row = await self._link.call(lambda: self._controls.get(address))
+        return StoredControl(wire.unpack_control(row.value), row.revision) if row is not None else None
+
+    async def controls(self) -> list[StoredControl]:
+        """All orders of the project, by module and job."""
+        rows = await self._link.call(self._controls.items)
+        found = [StoredControl(wire.unpack_control(row.value), row.revision) for _, row in rows]
+        return sorted(found, key=lambda stored: stored.control.address)
+
+    async def set_control(self, control: JobControl, revision: int) -> int:
+        """Replace the orders for a job last seen at `revision` (0: none); returns the new revision."""
+        data = wire.pack_control(control)
+        return await self._link.call(lambda: self._controls.put(control.address, data, expected=revision))
 
     async def say(self, presence: HostPresence, ttl: timedelta) -> None:
         """Say that a host lives; the entry goes by itself after `ttl`."""
