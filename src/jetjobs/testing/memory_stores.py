@@ -10,7 +10,7 @@ from typing import Literal
 from jetjobs._core import names, wire
 from jetjobs._core.controls import JobControl
 from jetjobs._core.models import ClaimCheck, HostPresence, JobAddress, JobDescriptor, RunKey, RunRecord
-from jetjobs._ports import Holding, Stored
+from jetjobs._ports import Holding, Stored, StoredControl
 from jetjobs.errors import PayloadInvalidError, PayloadTooLargeError, WrongRevision
 from jetjobs.testing.memory_cluster import MemoryLink
 from jetjobs.testing.memory_table import Row
