@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.faults.rig import Rig
+from tests.faults.schedule_rig import ScheduleRig
 from tests.support.servers import RealServer
 
 HERE = Path(__file__).parent
@@ -31,5 +32,13 @@ async def rig(tmp_path: Path, nats_url: str, project: str) -> AsyncIterator[Rig]
 async def own_rig(tmp_path: Path, own_server: RealServer, project: str) -> AsyncIterator[Rig]:
     """Hosts on a server that the test may kill."""
     made = Rig(tmp_path, own_server.url, project)
+    yield made
+    await made.close()
+
+
+@pytest.fixture
+async def schedules(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[ScheduleRig]:
+    """Hosts whose jobs have schedules."""
+    made = ScheduleRig(rig, monkeypatch)
     yield made
     await made.close()

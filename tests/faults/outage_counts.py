@@ -6,12 +6,14 @@ where it must be, and what comes before and after has no hole.
 
 from __future__ import annotations
 
-from datetime import timedelta
-from itertools import pairwise
+import asyncio
+import time
+from dataclasses import dataclass
 
 from jetjobs._core.models import RunRecord, RunStatus
 from jetjobs._core.schedule_record import ScheduleRecord
 from tests.faults.field import show
+from tests.faults.rig import eventually
 from tests.faults.schedule_rig import Jobs, ScheduleRig, cron, every, occurrences_between
 
 INSTANCES = 3
@@ -35,50 +37,97 @@ LATE_STARTS = {  # how many of the outage run before the rhythm goes on; `None`:
 }
 
 
+@dataclass(frozen=True)
+class Account:
+    """Where each instant of a schedule is, in epoch seconds, by the journal and by the records."""
+
+    ran: list[float]
+    skipped: set[float]
+    missed: set[float]
+    last: float
+
+    @property
+    def coalesced(self) -> set[float]:
+        """What is in none of the others."""
+        return set(occurrences_between(self.ran[0], self.last)) - set(self.ran) - self.skipped - self.missed
+
+
+async def quiet(schedules: ScheduleRig, jobs: Jobs) -> float:
+    """Return in the middle of a second in which no run is going, and none is waiting for its end to be saved."""
+
+    async def none_live() -> bool:
+        await asyncio.sleep((1.4 - time.time()) % 1)
+        found = [await schedules.record(job, _name(job)) for job in jobs]
+        return not any(each.live for each in found) and time.time() % 1 < 0.7
+
+    await eventually(none_live, 30, "a moment without a run")
+    return time.time()
+
+
 async def check_outage(schedules: ScheduleRig, job: str, down: float, back: float) -> None:
     """Every instant from the first run to some seconds after `back` is where the job's policy has it.
 
-    `down` and `back` are epoch seconds: since when nobody could decide anything, and when somebody can again.
+    `down` and `back` are epoch seconds: since when nobody could decide anything, and when somebody can again. A busy
+    machine may take more than a second for a run before and after; that must be counted, and be rare.
     """
-    name = "cron" if job == "cron" else "every"
-    found = await schedules.settled(job, name, back + 5, within=60)
+    found = await schedules.settled(job, _name(job), back + 5, within=60)
+    account = await _account(schedules, job, found)
+    counters, ran = found.counters, account.ran
+    assert counters.runs == len(ran), job
+    assert counters.overlap_skips == len(account.skipped), job
+    assert counters.missed == len(account.missed), job
+    assert counters.coalesced == len(account.coalesced), job
+    assert counters.decided == round(account.last - ran[0]) + 1, f"{job}: an occurrence has no end, or two"
+    late = LATE_STARTS[job]
+    if late is None:
+        assert counters.runs == counters.decided, job
+        return
+    # The last run before, the late starts, then nothing until the first that is in time again.
+    place = len([at for at in ran if at <= down]) - 1
+    sooner, later = ran[place + late], ran[place + late + 1]
+    show(f"{job}: {counters}, none in {later - sooner - 1:.0f} s of {account.last - ran[0] + 1:.0f}")
+    assert sooner == ran[place] + late, job
+    assert back - 1 <= later <= back + 15, job
+    gone = set(occurrences_between(sooner + 1, later - 1))
+    assert counters.decided - counters.runs - len(gone) <= max(3, counters.decided / 10), (
+        "the machine is too busy to tell"
+    )
+    after = {at for at in gone if at > back}  # behind a catch-up that took its time
+    if job.startswith("all"):
+        assert gone <= account.skipped, job
+        assert (counters.coalesced, counters.missed) == (0, 0), job
+    elif job == "grace":
+        missed = {at for at in gone if at < later - GRACE - 1}
+        assert missed <= account.missed <= {*missed, later - GRACE - 1, later - GRACE}
+        assert gone - account.missed <= account.coalesced | after
+    else:
+        assert gone <= account.coalesced | after, job
+        assert counters.missed == 0, job
+
+
+async def _account(schedules: ScheduleRig, job: str, found: ScheduleRecord) -> Account:
     assert found.last_occurrence is not None
     last = found.last_occurrence.timestamp()
     started = schedules.due(job)
     assert len(set(started)) == len(started), f"{job}: an occurrence ran twice"
-    ran = [at for at in sorted(started) if at <= last]
-    counters = found.counters
-    assert counters.runs == len(ran), job
-    assert counters.decided == len(occurrences_between(ran[0], last)), f"{job}: an occurrence has no end, or two"
-    gaps = [(sooner, later) for sooner, later in pairwise(ran) if later - sooner > 1]
-    show(f"{job}: {counters}, without a run {gaps}")
-    late = LATE_STARTS[job]
-    if late is None:
-        assert gaps == [], job
-        assert counters.runs == counters.decided
-        return
-    ((sooner, later),) = gaps
-    # The last run before, the late starts, then nothing until the first that is in time again.
-    assert sooner == [at for at in ran if at <= down][-1] + late, job
-    assert back - 1 <= later <= back + 4, job
-    gone = round(later - sooner) - 1
-    if job.startswith("all"):
-        assert (counters.overlap_skips, counters.coalesced, counters.missed) == (gone, 0, 0), job
-    elif job == "grace":
-        _check_missed(found, await schedules.runs(job), (sooner, later))
-    else:
-        assert (counters.coalesced, counters.overlap_skips, counters.missed) == (gone, 0, 0), job
+    runs = await schedules.runs(job)
+    skipped = [each for run in runs if run.status is RunStatus.SKIPPED for each in _instants(run)]
+    if found.skipping is not None:
+        skipped += occurrences_between(found.skipping.first.timestamp(), found.skipping.last.timestamp())
+    missed_in = [run for run in runs if run.status is RunStatus.MISSED]
+    assert len(missed_in) == (1 if job == "grace" and found.counters.missed else 0), job
+    missed = [each for run in missed_in for each in _instants(run)]
+    assert len(skipped) + len(missed) == len({*skipped, *missed}), f"{job}: one instant in two records"
+    return Account([at for at in sorted(started) if at <= last], set(skipped), set(missed), last)
 
 
-def _check_missed(found: ScheduleRecord, runs: list[RunRecord], gap: tuple[float, float]) -> None:
-    """One record says which were too late, and those within their grace came to the one run."""
-    sooner, later = gap
-    missed = [run for run in runs if run.status is RunStatus.MISSED]
-    assert len(missed) == 1
-    first, last = missed[0].scheduled_for, missed[0].extra["last_occurrence"]
-    assert first is not None
-    assert first.timestamp() == sooner + 1
-    assert later - last.timestamp() in {GRACE, GRACE + 1}
-    assert missed[0].extra["occurrences"] == found.counters.missed == round((last - first) / timedelta(seconds=1)) + 1
-    assert found.counters.coalesced == round(later - last.timestamp()) - 1
-    assert found.counters.overlap_skips == 0
+def _instants(run: RunRecord) -> list[float]:
+    """Which occurrences the record of a stretch stands for."""
+    assert run.scheduled_for is not None
+    found = occurrences_between(run.scheduled_for.timestamp(), run.extra["last_occurrence"].timestamp())
+    assert run.extra["occurrences"] == len(found)
+    return found
+
+
+def _name(job: str) -> str:
+    return "cron" if job == "cron" else "every"

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
 from itertools import pairwise
-from typing import Any
 
 import pytest
 
@@ -14,17 +12,10 @@ from jetjobs._core.models import RunStatus
 from jetjobs._core.schedule_record import ScheduleState
 from jetjobs._core.schedules import pause
 from jetjobs.errors import WrongRevision
-from tests.faults.rig import Rig, eventually
+from tests.faults.rig import eventually
 from tests.faults.schedule_rig import ScheduleRig, cron, every, occurrences_between
 
 SLOW_UPKEEP = {"UPKEEP_EVERY": "10m"}  # so that ticks decide, and not the reconciler
-
-
-@pytest.fixture
-async def schedules(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[ScheduleRig]:
-    made = ScheduleRig(rig, monkeypatch)
-    yield made
-    await made.close()
 
 
 async def test_intervals_and_cron_lines_fire_on_time(schedules: ScheduleRig):
@@ -55,23 +46,6 @@ async def test_hosts_that_start_together_write_each_schedule_once(schedules: Sch
         await host.ready()
         assert not host.events("schedule_published")
     assert [await schedules.sequence(job, name) for job in jobs for name in ("every", "cron")] == sequences
-
-
-async def test_restarts_do_not_move_an_interval(schedules: ScheduleRig):
-    jobs = {"j": {"triggers": [every("4s")]}}
-    sequence = None
-    until = time.monotonic() + 17
-    while time.monotonic() < until:
-        host = await schedules.host(jobs)
-        sequence = sequence or await schedules.sequence("j", "every")
-        await asyncio.sleep(1.5)
-        await schedules.stop(host)
-        assert await schedules.sequence("j", "every") == sequence
-    starts = schedules.starts("j")
-    due = [line.due for line in starts]
-    assert due == occurrences_between(due[0], due[-1], 4)
-    assert len(due) >= 3
-    assert all(line.now - line.due < 4 for line in starts)
 
 
 async def test_a_schedule_that_code_no_longer_has_goes_and_the_others_stay(schedules: ScheduleRig):
@@ -140,34 +114,6 @@ async def test_without_releases_a_rollout_is_complete_when_the_last_old_host_has
         return line == "2h" and await schedules.message("j", "gone") is None
 
     await eventually(complete, 10, "the new declaration")
-
-
-async def test_a_run_longer_than_its_interval_is_never_beside_another(schedules: ScheduleRig):
-    jobs = {"j": {"triggers": [every("1s")], "takes": 2.3, "at_once": 3}}
-    hosts = [schedules.spawn(jobs) for _ in range(3)]
-    for host in hosts:
-        await host.ready()
-    starts = await schedules.started("j", 4, within=25)
-    assert schedules.rig.journal.most_live("j") == 1
-    found = await schedules.settled("j", "every", starts[3].due + 1)
-    runs = await schedules.runs("j")
-    skipped = [run for run in runs if run.status is RunStatus.SKIPPED]
-    assert found.counters.runs == len([run for run in runs if run.status is not RunStatus.SKIPPED])
-    in_records = sum(run.extra["occurrences"] for run in skipped)
-    growing = found.skipping.count if found.skipping else 0
-    assert found.counters.overlap_skips == in_records + growing >= 4
-    assert len(skipped) <= found.counters.runs + 1
-    due = sorted(set(schedules.due("j")))
-    assert len(due) == len(schedules.due("j"))
-    await schedules.rig.jetstream(_few_messages(schedules.rig.project))
-
-
-def _few_messages(project: str) -> Callable[[Any], Awaitable[None]]:
-    async def check(js: Any) -> None:
-        info = await js.stream_info(f"JETJOBS_{project}")
-        assert info.state.messages <= 6
-
-    return check
 
 
 async def test_queued_occurrences_run_one_after_the_other(schedules: ScheduleRig):

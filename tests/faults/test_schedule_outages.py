@@ -15,7 +15,7 @@ from typing import Literal
 import pytest
 
 from jetjobs._core.models import RunStatus
-from tests.faults.outage_counts import WITH_CRON, WITH_GRACE, check_outage
+from tests.faults.outage_counts import WITH_CRON, WITH_GRACE, check_outage, quiet
 from tests.faults.rig import Rig, eventually
 from tests.faults.schedule_rig import Jobs, ScheduleRig, every
 from tests.support.servers import RealServer
@@ -85,8 +85,7 @@ async def _counted(schedules: ScheduleRig, server: RealServer, outage: Outage, j
     for job in jobs:
         await schedules.started(job, 2)
     await asyncio.sleep(max(0.0, began + outage.life - time.time()))
-    await asyncio.sleep((1.6 - time.time()) % 1)  # between two runs: one that is going is another test's matter
-    down = time.time()
+    down = await quiet(schedules, jobs)  # a run that is going is another test's matter
     if outage.who == "broker":
         saved = any(server.store.rglob("sched.db"))
         assert saved == (outage.life > SAVED_AFTER)

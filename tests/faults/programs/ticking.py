@@ -36,5 +36,6 @@ for _name, _job in json.loads(os.environ["TICKING"]).items():
         triggers=[_trigger(*trigger) for trigger in _job.get("triggers", ())],
         max_concurrency=_job.get("at_once", 1),
         max_attempts=_job.get("attempts", 1),
+        expires_in=_job.get("expires_in"),
         timeout="5m",
     )
