@@ -62,6 +62,9 @@ if TYPE_CHECKING:
     from jetjobs.client import JobRun as JobRun
     from jetjobs.client import TriggerError as TriggerError
     from jetjobs.client import TriggerRequest as TriggerRequest
+    from jetjobs.host import EventHealth as EventHealth
+    from jetjobs.host import HostHealth as HostHealth
+    from jetjobs.host import JobHealth as JobHealth
     from jetjobs.host import JobHost as JobHost
     from jetjobs.sync import SyncJobClient as SyncJobClient
 
@@ -70,6 +73,9 @@ _FRONT_DOORS = {
     "JobRun": "jetjobs.client",
     "TriggerError": "jetjobs.client",
     "TriggerRequest": "jetjobs.client",
+    "EventHealth": "jetjobs.host",
+    "HostHealth": "jetjobs.host",
+    "JobHealth": "jetjobs.host",
     "JobHost": "jetjobs.host",
     "SyncJobClient": "jetjobs.sync",
 }

@@ -216,7 +216,8 @@ class JobHost:
         `uvloop.new_event_loop` does.
 
         Raises:
-            HostError: this isn't the main thread, one of the host's loops died, or the probes' address is taken.
+            HostError: this isn't the main thread, or one of the host's loops died.
+            ConfigError: probes can't be answered at their address.
         """
         with StopSignals() as signals, asyncio.Runner(loop_factory=loop_factory) as runner:
             return runner.run(self._run(signals))

@@ -10,7 +10,7 @@ import asyncio
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from jetjobs.errors import HostError
+from jetjobs.errors import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -32,13 +32,13 @@ class Probes:
         """Listen.
 
         Raises:
-            HostError: the address is taken, or not this machine's.
+            ConfigError: the address is taken, or not this machine's.
         """
         host, _, port = self._address.rpartition(":")
         try:
             self._server = await asyncio.start_server(self._serve, host.strip("[]") or None, int(port))
         except OSError as error:
-            raise HostError(f"probes can't be answered at {self._address}: {error.strerror or error}") from error
+            raise ConfigError(f"probes can't be answered at {self._address}: {error.strerror or error}") from error
 
     def stop(self) -> None:
         """Listen no more. Idempotent."""

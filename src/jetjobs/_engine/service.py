@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from jetjobs.errors import JetJobsError
+from jetjobs.errors import HostError, JetJobsError
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -58,9 +58,12 @@ class Service:
     @property
     def died(self) -> BaseException | None:
         """What ended the loop against its will, if anything did."""
-        if self._task is None or not self._task.done() or self._task.cancelled():
+        task = self._task
+        if task is None or not task.done():
             return None
-        return self._task.exception()
+        if task.cancelled():
+            return HostError(f"something cancelled the task of loop {self.name!r}")
+        return task.exception()
 
     async def stop(self) -> None:
         """End the loop and wait until it ended. Idempotent."""

@@ -17,9 +17,10 @@ from jetjobs.cli.load import Loaded, load
 from jetjobs.cli.logs import configure_logs
 from jetjobs.cli.options import Parser, add_connection, connection_of, project_of, say_where
 from jetjobs.cli.sources import project_files
+from jetjobs.config import HostSettings
 from jetjobs.host import JobHost
 
-_NOT_WITH_A_HOST = ("--project", "--version", "--disable", "--no-schedules", "--nats")
+_NOT_WITH_A_HOST = ("--project", "--version", "--disable", "--no-schedules", "--probes", "--nats")
 
 
 def add_run(parser: Parser) -> None:
@@ -32,6 +33,7 @@ def add_run(parser: Parser) -> None:
     )
     add_connection(parser)
     add_host_options(parser)
+    parser.add_argument("--probes", metavar="[HOST:]PORT", help="answer GET /live and /ready there; default: loopback")
     # How `dev` learns what to watch: written once the paths are loaded. Its child also ends when stdin does.
     parser.add_argument("--dev-files", help=argparse.SUPPRESS)
     parser.set_defaults(command=run)
@@ -52,7 +54,7 @@ def add_init(parser: Parser) -> None:
     parser.add_argument("paths", nargs="+", metavar="PATH", help="as for run")
     add_connection(parser)
     parser.add_argument("--version", metavar="VERSION", help="release of your code (PEP 440)")
-    parser.set_defaults(command=init, disable=[], no_schedules=False)
+    parser.set_defaults(command=init, disable=[], no_schedules=False, probes=None)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -95,6 +97,7 @@ def _host(loaded: Loaded, args: argparse.Namespace) -> JobHost:
         loaded.modules,
         project=project_of(args),
         nats=connection_of(args),
+        settings=None if args.probes is None else HostSettings(probes=args.probes),
         version=args.version,
         disable=args.disable,
         schedules=not args.no_schedules,
@@ -102,7 +105,7 @@ def _host(loaded: Loaded, args: argparse.Namespace) -> JobHost:
 
 
 def _refuse_flags(args: argparse.Namespace) -> None:
-    given = (args.project, args.version, args.disable, args.no_schedules, connection_of(args))
+    given = (args.project, args.version, args.disable, args.no_schedules, args.probes, connection_of(args))
     wrong = [flag for flag, value in zip(_NOT_WITH_A_HOST, given, strict=True) if value]
     if wrong:
         raise Mistake(
