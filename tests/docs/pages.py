@@ -5,12 +5,13 @@ above a block say what a reader knows from the text around it:
 
 ==================================  ==================================================================
 `<!-- file: shop.py -->`            the block is that file's content
+`<!-- add: shop.py -->`             the block goes to the end of that file
 `<!-- background -->`               its commands go on running; what they print is waited for
 `<!-- not run: why -->`             not done here
 nothing                             `python` is run as a script, `console` as commands with their output
 ==================================  ==================================================================
 
-In output `…` stands for anything. Blocks of other languages without a `file:` are there to be read.
+In output `…` stands for anything. Blocks of other languages without a `file:` or `add:` are there to be read.
 """
 
 from __future__ import annotations
@@ -26,13 +27,13 @@ ROOT = Path(__file__).parents[2]
 _FENCE = re.compile(
     r"^(?P<indent> *)```(?P<language>[a-z]*)[^\n]*\n(?P<text>.*?)^(?P=indent)```$", re.MULTILINE | re.DOTALL
 )
-_MARK = re.compile(r"<!-- *(?P<word>file|background|not run)(?:: *(?P<value>[^>]*?))? *-->\s*\Z")
+_MARK = re.compile(r"<!-- *(?P<word>file|add|background|not run)(?:: *(?P<value>[^>]*?))? *-->\s*\Z")
 _LINK = re.compile(r"\[[^\]]*\]\((?P<target>[^)\s]+)\)")
 _LINK_TEXT = re.compile(r"\[([^\]]*)\]\([^)\s]*\)")
 _HEADING = re.compile(r"^#{1,6} (?P<text>.+)$", re.MULTILINE)
 _RUNNABLE = frozenset({"python", "console"})
 
-Kind = Literal["file", "script", "commands", "background", "left"]
+Kind = Literal["file", "add", "script", "commands", "background", "left"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +80,8 @@ def blocks(path: Path) -> Iterator[Block]:
         match word, language:
             case "file", _:
                 yield Block("file", text, place, value)
+            case "add", _:
+                yield Block("add", text, place, value)
             case "not run", _:
                 yield Block("left", text, place, value)
             case "background", "console":

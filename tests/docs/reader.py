@@ -40,7 +40,7 @@ class Reader:
             AssertionError: it fails, or prints something else.
         """
         match block.kind:
-            case "file":
+            case "file" | "add":
                 self._write(block)
             case "script":
                 self._run(block.place, [sys.executable, "-c", block.text], "")
@@ -68,7 +68,8 @@ class Reader:
     def _write(self, block: Block) -> None:
         path = self._folder / block.name
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(block.text, encoding="utf-8")
+        before = f"{path.read_text(encoding='utf-8')}\n\n" if block.kind == "add" else ""
+        path.write_text(before + block.text, encoding="utf-8")
         if path.suffix == ".py":
             compile(block.text, block.place, "exec")
 

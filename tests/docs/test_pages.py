@@ -16,6 +16,11 @@ _PAGE = """
 x = 1
 ```
 
+<!-- add: a.py -->
+```python
+y = x
+```
+
 <!-- background -->
 ```console
 $ sleep 60
@@ -55,13 +60,13 @@ def page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_each_block_is_taken_for_what_it_is(page: Path):
     found = list(blocks(page))
-    assert [block.kind for block in found] == ["file", "background", "left", "commands", "script"]
-    assert [block.name for block in found[:3]] == ["a.py", "", "it would"]
-    assert [(command.line, command.output) for command in found[3].commands] == [
+    assert [block.kind for block in found] == ["file", "add", "background", "left", "commands", "script"]
+    assert [block.name for block in found[:4]] == ["a.py", "a.py", "", "it would"]
+    assert [(command.line, command.output) for command in found[4].commands] == [
         ("echo one; echo two", "one\ntwo"),
         ("true", ""),
     ]
-    assert (found[4].text, found[4].place) == ('print("hello")\n', "page.md:30")
+    assert (found[5].text, found[5].place) == ('print("hello")\n', "page.md:35")
 
 
 def test_a_mark_that_means_nothing_is_refused(page: Path):
@@ -89,6 +94,13 @@ def test_what_does_not_work_is_told(block: Block, tmp_path: Path):
             reader.do(block)
     finally:
         reader.end()
+
+
+def test_a_file_grows_by_what_is_added(tmp_path: Path):
+    reader = Reader(tmp_path, {})
+    for block in (Block("file", "x = 1\n", "here", "a.py"), Block("add", "y = 2\n", "here", "a.py")):
+        reader.do(block)
+    assert (tmp_path / "a.py").read_text(encoding="utf-8") == "x = 1\n\n\ny = 2\n"
 
 
 def test_the_ellipsis_stands_for_anything():
