@@ -134,14 +134,16 @@ async def test_a_newer_releases_payload_waits_for_a_newer_host(nats_url: str, pr
     async with field_of(nats_url, project) as field:
         await field.host(fit(starts))
         await newer(field, "x1")
-        assert (await field.client.runs.get("x1", module="fit", job="wants")).status is RunStatus.QUEUED
 
         async def bounced() -> bool:
             info = await field.consumer("fit.wants")
             return info.delivered is not None and info.delivered.consumer_seq >= 2
 
         await until_it(bounced)
-        assert (await field.client.runs.get("x1", module="fit", job="wants")).status is RunStatus.QUEUED
+        # Between its visits it waits outside the queue: the job's only slot is free for others.
+        run = await field.client.get_job("fit.wants").trigger({"a": 1, "b": 2})
+        assert (await run.wait(timeout=5)).status is RunStatus.SUCCEEDED
+        assert (await field.client.runs.get("x1", module="fit", job="wants")).status is RunStatus.SCHEDULED
         module = Module("fit")
 
         @module.job(name="wants", timeout="20s")
@@ -150,7 +152,7 @@ async def test_a_newer_releases_payload_waits_for_a_newer_host(nats_url: str, pr
 
         await field.host(module)
         assert (await field.ended("fit.wants", "x1")).result == 1
-        assert starts == []
+        assert len(starts) == 1
 
 
 @pytest.mark.parametrize("limit", ["Start-Deadline", "Expires-In"])

@@ -5,8 +5,8 @@
     delivery ─▶ read the message ─▶ prepare the payload ─▶ claim (decide, write) ─▶ execute ─▶ save ─▶ ack ─▶ slot
                      │                    │                     │                      │
                      ▼                    ▼                     ▼                      ▼
-               not a trigger:       newer schema:        not this host's:      not mine any more:
-               FAILED or TERM       back to the queue    ack, drop, ask        silent
+               not a trigger:       other schema:        not this host's:      not mine any more:
+               FAILED or TERM       comes again later    ack, drop, ask        silent
 
 The slot is the handler's code: it is free again only when no code of the attempt runs any more, whatever the record
 says. A handler that ignores its order to stop therefore keeps its slot and its message, and its
@@ -30,6 +30,7 @@ from jetjobs._core import headers
 from jetjobs._core.completion import Ending, Raised
 from jetjobs._core.delivery import expiry_of
 from jetjobs._core.lifecycle import Event, begin
+from jetjobs._core.misfits import verdict_on
 from jetjobs._core.models import BadTrigger, RunKey, RunRecord, RunStatus
 from jetjobs._core.run_ids import is_fresh
 from jetjobs._core.texts import run_error
@@ -38,6 +39,7 @@ from jetjobs._engine.execution import TaskExecution, Verdict, describe
 from jetjobs._engine.forks import leave_if_forked, lineage
 from jetjobs._engine.held import HeldRun
 from jetjobs._engine.isolation import is_isolated
+from jetjobs._engine.parking import Parking
 from jetjobs._engine.payloads import Prepared, fetch, prepare
 from jetjobs._engine.processes import run_isolated
 from jetjobs._engine.schedules import Schedules
@@ -52,13 +54,12 @@ if TYPE_CHECKING:
     from jetjobs._core.models import Trigger
     from jetjobs._engine.engine import Engine
     from jetjobs._engine.hosted import HostedJob
-    from jetjobs._ports import Consumption, Delivery
+    from jetjobs._ports import Consumption, Delivery, Stored
 
 log = structlog.get_logger("jetjobs.engine")
 
 BUSY_DELAY = timedelta(seconds=1)
 MOST_PATIENCE = 1.0  # seconds a delivery waits here for a slot; its ack wait is running
-OTHER_SCHEMA_DELAY = timedelta(seconds=2)
 
 
 class Seat:
@@ -80,6 +81,9 @@ class Runner:
         "_consumption",
         "_engine",
         "_grace",
+        "_limit",
+        "_owed",
+        "_parking",
         "_project",
         "_schedules",
         "_settling",
@@ -95,6 +99,7 @@ class Runner:
         self._schedules = Schedules(engine)
         self._claiming = Claiming(engine, hosted.rules, self._settling, self._schedules)
         self._ticks = Ticks(engine, self._schedules, hosted.address)
+        self._parking = Parking(engine)
         self._consumption: Consumption | None = None
         self._project = engine.backend.broker.project
         self._ack_wait = engine.settings.ack_wait.total_seconds()
@@ -242,13 +247,8 @@ class Runner:
             else:
                 prepared = await fetch(self.hosted.job, body, backend.payloads, with_digest=twice)
                 held.fetched = prepared.fetched
-            if prepared.refused is not None and stored is None and self._is_of_another_release(trigger):
-                if backend.broker.now() < (trigger.start_deadline or expiry_of(trigger, self.hosted.rules)):
-                    log.warning("payload_of_another_release", run=str(held.key), error=str(prepared.refused))
-                    held.delivery.nak(OTHER_SCHEMA_DELAY)
-                    return None
-                # No newer host came in time. Why it can't be run tells more than that it is late.
-                held.trigger = replace(trigger, start_deadline=None)
+            if prepared.refused is not None and await self._left_to_another(held, prepared.refused, stored):
+                return None
             if self._engine.draining:
                 held.delivery.nak()
                 return None
@@ -262,9 +262,19 @@ class Runner:
         held.claim = None
         self._claiming.give_back(held)
 
-    def _is_of_another_release(self, trigger: Trigger) -> bool:
-        theirs = trigger.payload_schema
-        return theirs is not None and theirs != self.hosted.job.payload_schema_digest
+    async def _left_to_another(self, held: HeldRun, refused: PayloadInvalidError, stored: Stored | None) -> bool:
+        """Whether a payload that doesn't validate here was made for another release's host, and left to one."""
+        trigger, record = held.trigger, None if stored is None else stored.record
+        expires_at = expiry_of(trigger, self.hosted.rules)
+        schema, now = self.hosted.job.payload_schema_digest, self._engine.backend.broker.now()
+        verdict = verdict_on(trigger, record, schema=schema, expires_at=expires_at, now=now)
+        if verdict == "park":
+            self._parking.tell(held.key, refused)
+            await self._parking.park(held.delivery, trigger, expires_at=expires_at)
+        elif verdict == "fail" and trigger.payload_schema not in {None, schema}:
+            # No such host came in time. Why it can't be run tells more than that it is late.
+            held.trigger = replace(trigger, start_deadline=None)
+        return verdict != "fail"
 
     async def _still_mine_after_a_delay(self, held: HeldRun) -> bool:
         """Renew and read again before the handler is called: a claim this slow may be another's by now."""

@@ -129,7 +129,9 @@ class Settling:
         """Store the `@at` message of the record's turn, unless it is there, has fired, or is no longer wanted."""
         engine = self._engine
         broker = engine.backend.broker
-        message = headers.retry_message(broker.project, record)
+        message = headers.retry_message(
+            broker.project, record, payload_schema=trigger.payload_schema, traceparent=trigger.traceparent
+        )
         run_subject = names.trigger_subject(broker.project, record.run_key)
         tick = trigger.subject_kind == "tick"
         expected: int = 0 if tick else trigger.sequence

@@ -1,0 +1,59 @@
+"""Triggers made for another release, put aside until a host of it comes: stored first, then retired.
+
+A crash between the two redelivers the first message, and it is parked again under "nothing there yet"; of two copies
+of a trigger the run's record retires one.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+import structlog
+
+from jetjobs._core.misfits import next_return, parked_message
+from jetjobs.errors import WrongRevision
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from jetjobs._core.models import RunKey, Trigger
+    from jetjobs._engine.engine import Engine
+    from jetjobs._ports import Delivery
+    from jetjobs.errors import PayloadInvalidError
+
+log = structlog.get_logger("jetjobs.engine")
+
+SAID_EVERY = 10.0
+
+
+class Parking:
+    """Puts aside triggers of one job."""
+
+    __slots__ = ("_engine", "_last", "_parked", "_told_at")
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._last: datetime | None = None
+        self._parked = 0
+        self._told_at: float | None = None
+
+    def tell(self, run: RunKey, refused: PayloadInvalidError) -> None:
+        """Warn of what doesn't fit here, now and then: the same run comes back every few seconds."""
+        now = self._engine.clock.monotonic()
+        self._parked += 1
+        if self._told_at is None or now - self._told_at >= SAID_EVERY:
+            log.warning("payload_of_another_release", run=str(run), error=str(refused), parked=self._parked)
+            self._told_at, self._parked = now, 0
+
+    async def park(self, delivery: Delivery, trigger: Trigger, *, expires_at: datetime) -> None:
+        """Have the trigger come again later; its slot is free.
+
+        Raises:
+            BrokerError: not stored, or that isn't known; the delivery may go back.
+        """
+        broker = self._engine.backend.broker
+        self._last = next_return(self._last, broker.now())
+        with suppress(WrongRevision):  # it waits already
+            await broker.store(parked_message(broker.project, trigger, self._last, expires_at=expires_at), expected=0)
+        delivery.ack()
