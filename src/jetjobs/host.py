@@ -104,6 +104,7 @@ class JobHost:
         self._closed = asyncio.Event()
         self._closing = False
         self._started = False
+        self._on_drain: Callable[[], object] | None = None
 
     # ------------------------------------------------------------- lifetime
 
@@ -206,6 +207,8 @@ class JobHost:
             return "closed" if self._closed.is_set() else "draining"
         if not self._started:
             return "new"
+        if self._hosting is not None and self._hosting.engine.draining:
+            return "draining"
         return "serving" if self.switches.enabled else "off"
 
     def run(self, *, loop_factory: Callable[[], asyncio.AbstractEventLoop] | None = None) -> int:
@@ -234,6 +237,7 @@ class JobHost:
 
     async def _serve(self, stop: asyncio.Future[int]) -> int:
         executor = take_over_executor()
+        self._on_drain = lambda: stop.done() or stop.set_result(EXIT_OK)
         if not await first_of(self.start(), stop):
             await self.close()
             return stop.result()
@@ -299,6 +303,7 @@ class JobHost:
                 version=self.version,
                 schedules=self.switches.schedules,
                 asking=HostAsking(self._scope_over(backend)),
+                on_drain=self._on_drain,
             )
         return self._hosting
 

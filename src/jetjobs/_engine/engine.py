@@ -11,6 +11,7 @@ from jetjobs._engine.children import ChildProcesses
 
 if TYPE_CHECKING:
     from jetjobs._clock import Clock
+    from jetjobs._core.models import JobAddress
     from jetjobs._engine.asking import Asking
     from jetjobs._engine.held import HeldRuns
     from jetjobs._engine.slots import Slots
@@ -36,6 +37,7 @@ class Engine:
     version: str | None = None
     draining: bool = False
     asking: Asking | None = None
+    paused: set[JobAddress] = field(default_factory=set["JobAddress"])  # their ticks are left undecided
     children: ChildProcesses = field(default_factory=ChildProcesses)
     _claims: int = 0
     _claim_prefix: str = field(default_factory=lambda: secrets.token_hex(6))

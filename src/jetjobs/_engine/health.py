@@ -138,7 +138,7 @@ def jobs_health(runners: Iterable[Runner], held: HeldRuns) -> tuple[JobHealth, .
     return tuple(
         JobHealth(
             job=(name := str(runner.hosted.address)),
-            limit=runner.hosted.job.policy.max_concurrency,
+            limit=runner.limit,
             running=running.get(name, 0),
             waiting=runner.waiting,
             problem=runner.problem,

@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Any
 import structlog
 
 from jetjobs._core.retention import RetentionRules
+from jetjobs._engine.controls import Controls
+from jetjobs._engine.draining import Draining
 from jetjobs._engine.engine import Engine
 from jetjobs._engine.event_bridge import EventBridge
 from jetjobs._engine.gateway import Gateway
@@ -37,7 +39,7 @@ from jetjobs._engine.watchdog import Watchdog
 from jetjobs.errors import BrokerError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from jetjobs._clock import Clock, Timer
     from jetjobs._core.models import JobDescriptor
@@ -81,6 +83,7 @@ class Hosting:
         version: str | None,
         schedules: bool = True,
         asking: Asking | None = None,
+        on_drain: Callable[[], object] | None = None,
     ) -> None:
         self._served = served = [each.with_old_names() for each in served]
         self._states = AsyncExitStack()
@@ -100,6 +103,8 @@ class Hosting:
         )
         self.presence = Presence(self.engine, self._descriptors())
         self._reconciler = Reconciler(self.engine, self._declared()) if schedules else None
+        self._controls = Controls(self.engine, [job for each in served for job in each.jobs])
+        self._draining = Draining(self.engine, self._stop_and_say, on_drain)
         self._services = self._loops()
         self.bridge = EventBridge(self.engine, [job for each in served for job in each.jobs])
         self.gateway = Gateway(self.engine, [job for each in served for job in each.jobs])
@@ -118,6 +123,9 @@ class Hosting:
             Service("reaper", reaper.one_pass, upkeep, clock=clock, at_once=True),
             Service("pruner", pruner.one_pass, upkeep, clock=clock, at_once=True),
         ]
+        controls = Service("controls", self._controls.one_pass, self._controls.interval, clock=clock)
+        self._controls.wake = controls.wake
+        loops.append(controls)
         if self._reconciler is not None:
             loops.append(Service("schedules", self._reconciler.one_pass, PASS_EVERY, clock=clock, at_once=True))
         return loops
@@ -144,8 +152,7 @@ class Hosting:
         broker = self.engine.backend.broker
         await broker.ensure_project()
         await self._measure_clock()  # before anything is written that says when
-        jobs = [job for served in self._served for job in served.jobs]
-        await in_batches(broker.ensure_consumer(job.address, job.policy.max_concurrency, update=update) for job in jobs)
+        await self._controls.prepare(update=update)
         await self.presence.describe()
 
     async def start(self) -> None:
@@ -162,6 +169,9 @@ class Hosting:
                 self._runners.append(Runner(engine, host_job(engine, served.module, job, state=state, shared=slots)))
         await engine.backend.broker.answer_asks(engine.host_id, engine.held.holds)
         await engine.backend.broker.hear_cancels(self._heartbeat.heard_cancel)
+        await engine.backend.broker.hear_controls(self._controls.rung)
+        await engine.backend.broker.answer_drains(engine.host_id, self._draining.asked)
+        self._controls.attach(self._runners)
         await self.presence.compare()
         if self._reconciler is not None:
             await self._reconciler.start()
@@ -200,11 +210,7 @@ class Hosting:
     async def close(self) -> bool:
         """Take nothing more, drain, interrupt, let go; False when a handler still runs."""
         engine = self.engine
-        await self.gateway.stop()  # first: other hosts are to hear what is called from now on
-        await self.bridge.stop()  # then, and while runs are taken: what it stores now needs no slot here
-        engine.draining = True
-        for runner in self._runners:
-            await runner.stop()
+        await self._stop_taking()
         ended = await self._drain()
         self._watchdog.stop()
         for service in self._services:
@@ -219,6 +225,21 @@ class Hosting:
             log.debug("presence_not_removed", error=str(error))
         await self._states.aclose()
         return ended
+
+    async def _stop_taking(self) -> None:
+        await self.gateway.stop()  # first: other hosts are to hear what is called from now on
+        await self.bridge.stop()  # then, and while runs are taken: what it stores now needs no slot here
+        self.engine.draining = True
+        for runner in self._runners:
+            await runner.stop()
+
+    async def _stop_and_say(self) -> None:
+        """Take nothing more, and let others see it."""
+        await self._stop_taking()
+        try:
+            await self.presence.one_pass()
+        except BrokerError as error:
+            log.debug("draining_not_said", error=str(error))  # the next pass says it
 
     async def _drain(self) -> bool:
         """Wait for running handlers, then tell them to stop; every run gets its job's own drain time or the host's."""

@@ -219,7 +219,8 @@ class Reconciler:
         if everything:
             await engine.backend.broker.measure_clock()  # a machine that was asleep reckons what is overdue not due yet
         await self._settle()
-        stored = [each for each in await engine.backend.schedules.all() if each.schedule.address in self._me.jobs]
+        mine = self._me.jobs - engine.paused
+        stored = [each for each in await engine.backend.schedules.all() if each.schedule.address in mine]
         await in_batches(self._reconcile(each) for each in stored if everything or self._is_overdue(each.schedule))
         self._next_look = now + min(upkeep, _look_every(each.schedule for each in stored))
         if everything:

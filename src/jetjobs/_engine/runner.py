@@ -83,6 +83,8 @@ class Runner:
         "_grace",
         "_limit",
         "_owed",
+        "_limit",
+        "_owed",
         "_parking",
         "_project",
         "_schedules",
@@ -101,6 +103,8 @@ class Runner:
         self._ticks = Ticks(engine, self._schedules, hosted.address)
         self._parking = Parking(engine)
         self._consumption: Consumption | None = None
+        self._limit = hosted.job.policy.max_concurrency
+        self._owed = 0  # slots to give up, after the limit was lowered
         self._project = engine.backend.broker.project
         self._ack_wait = engine.settings.ack_wait.total_seconds()
         self._grace = engine.settings.interrupt_grace.total_seconds()
@@ -119,7 +123,25 @@ class Runner:
     async def start(self) -> None:
         """Begin to take deliveries, as many at once as the job's limit."""
         self._consumption = await self._engine.backend.broker.consume(self.hosted.address, self.on_delivery)
-        self._consumption.allow(self.hosted.job.policy.max_concurrency)
+        self._consumption.allow(self._limit)
+
+    @property
+    def limit(self) -> int:
+        """Runs at once, as far as the job is concerned."""
+        return self._limit
+
+    def resize(self, limit: int) -> None:
+        """Take so many at once from now on. What runs goes on: slots too many go as it ends."""
+        more, self._limit = limit - self._limit, limit
+        if self.hosted.shared is not None:
+            self.hosted.shared.limit = limit
+        if self._consumption is None:
+            return  # `start` allows what the limit is then
+        self._owed -= more
+        if self._owed < 0:
+            more, self._owed = -self._owed, 0
+            if not self._engine.draining:
+                self._consumption.allow(more)
 
     async def stop(self) -> None:
         """Take nothing more. What runs goes on."""
@@ -154,7 +176,9 @@ class Runner:
         self._allow_one()
 
     def _allow_one(self) -> None:
-        if self._consumption is not None and not self._engine.draining:
+        if self._owed:
+            self._owed -= 1
+        elif self._consumption is not None and not self._engine.draining:
             self._consumption.allow(1)
 
     async def _serve(self, delivery: Delivery, seat: Seat) -> None:
