@@ -16,7 +16,7 @@ from jetjobs._core.durations import DurationLike, InstantLike
 from jetjobs._core.models import JobAddress, RunKey, RunRecord, TriggerInfo
 from jetjobs._core.run_ids import check_key, run_id_for_child
 from jetjobs._core.tokens import check_address, split_address
-from jetjobs._core.triggering import PLAIN, Asked, check_options
+from jetjobs._core.triggering import PLAIN, Asked, Target, check_options
 from jetjobs.job import Job
 
 SUBMIT_WITHIN = 5.0
@@ -31,7 +31,7 @@ class HostAsking:
     def __init__(self, scope: Scope) -> None:
         self._scope = scope
         self.line = BorrowedLoop(scope)
-        self._handles: dict[JobAddress | int, JobHandle[Any, Any]] = {}
+        self._handles: dict[JobAddress | Target | int, JobHandle[Any, Any]] = {}
 
     def children_of(self, parent: RunRecord) -> Children:
         """What triggers the children of one start of a run."""
@@ -43,22 +43,25 @@ class HostAsking:
         return await self.handle(job).trigger_checked(payload, asked, Deadline(SUBMIT_WITHIN))
 
     def handle(self, job: object) -> JobHandle[Any, Any]:
-        """A job to trigger: by its `Job`, as `"module.job"`, or as a pair of names.
+        """A job to trigger: by its `Job`, as `"module.job"`, a pair of names, or a `Target` checked elsewhere.
 
         Raises:
             InvalidNameError: no job can be called so.
         """
         declared = cast("Job[Any, Any]", job) if isinstance(job, Job) else None
+        schema: str | None = None
         if declared is not None:
-            key: JobAddress | int = id(declared)
+            key: JobAddress | Target | int = id(declared)
             address = declared.address
+        elif isinstance(job, Target):
+            key, address, schema = job, job.address, job.schema
         elif isinstance(job, tuple) and len(names := cast("tuple[object, ...]", job)) == 2:
             key = address = check_address(*names)
         else:
             key = address = split_address(cast("object", job))
         found = self._handles.get(key)
         if found is None:
-            found = self._handles[key] = JobHandle(self._scope, address, declared)
+            found = self._handles[key] = JobHandle(self._scope, address, declared, schema=schema)
         return found
 
     def deadline(self) -> Deadline:

@@ -7,11 +7,11 @@ from typing import Any, Generic, TypeVar, Unpack
 
 from jetjobs._client.calls import Deadline
 from jetjobs._client.job_run import JobRun
-from jetjobs._client.publishing import Publisher, Target
-from jetjobs._client.results import result_reader
+from jetjobs._client.publishing import Publisher
 from jetjobs._client.scope import Scope
 from jetjobs._core.models import JobAddress, RunKey, TriggerInfo
-from jetjobs._core.triggering import PLAIN, Asked, check_options
+from jetjobs._core.triggering import PLAIN, Asked, Target, check_options
+from jetjobs._results import result_reader
 from jetjobs.job import Job, TriggerOptions
 
 P = TypeVar("P")
@@ -19,14 +19,16 @@ R = TypeVar("R")
 
 
 class JobHandle(Generic[P, R]):
-    """A job that can be triggered, found by name or by its `Job`."""
+    """A job that can be triggered, found by name or by its `Job`; `schema` is of payloads checked elsewhere."""
 
-    def __init__(self, scope: Scope, address: JobAddress, job: Job[P, R] | None = None) -> None:
+    def __init__(
+        self, scope: Scope, address: JobAddress, job: Job[P, R] | None = None, *, schema: str | None = None
+    ) -> None:
         self.address = address
         self._scope = scope
         self._check: Callable[[Any], Any] | None = None if job is None else job.check_payload
         self._read_result: Callable[[Any], R] | None = None if job is None else result_reader(job)
-        self._publisher = Publisher(scope, Target(address, None if job is None else job.payload_schema_digest))
+        self._publisher = Publisher(scope, Target(address, schema if job is None else job.payload_schema_digest))
 
     def __repr__(self) -> str:
         return f"JobHandle({str(self.address)!r})"

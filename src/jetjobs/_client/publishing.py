@@ -19,7 +19,7 @@ from jetjobs._client.calls import Deadline, Pauses, read
 from jetjobs._client.reading import Reader
 from jetjobs._client.scope import Scope
 from jetjobs._core import codec, headers, names
-from jetjobs._core.models import INLINE_LIMIT, Body, JobAddress, Outgoing, RunKey, TriggerInfo
+from jetjobs._core.models import INLINE_LIMIT, Body, Outgoing, RunKey, TriggerInfo
 from jetjobs._core.run_ids import fresh_run_id, run_id_for_key, run_id_for_retry
 from jetjobs._core.triggering import (
     AT_ONCE,
@@ -30,6 +30,7 @@ from jetjobs._core.triggering import (
     Publish,
     Refuse,
     Retry,
+    Target,
     Timing,
     differs,
     judge,
@@ -48,14 +49,6 @@ _REPEAT_FOR = REPEAT_FOR.total_seconds()
 
 _TRIES = 3
 _MOST_RETRIES = 10_000
-
-
-@dataclass(frozen=True, slots=True)
-class Target:
-    """The job to trigger. `schema` names what its payloads were checked against in the caller."""
-
-    address: JobAddress
-    schema: str | None = None
 
 
 class Triggered(NamedTuple):

@@ -35,6 +35,14 @@ RESCHEDULE_MARGIN = timedelta(seconds=1)
 
 
 @dataclass(frozen=True, slots=True)
+class Target:
+    """The job to trigger. `schema` names what its payloads were checked against in the caller."""
+
+    address: JobAddress
+    schema: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Asked:
     """How a run is asked for, as the caller wrote it."""
 

@@ -30,6 +30,7 @@ from jetjobs._engine.execution import Verdict, describe
 from jetjobs._engine.forks import leave_if_forked, lineage
 from jetjobs._engine.frames import Call, read_call, write_ending
 from jetjobs._engine.isolation import MAIN, Target, mark_child
+from jetjobs._engine.linked_runs import Asks, LinkedChildren
 from jetjobs.context import JobContext, Journal
 from jetjobs.errors import ConfigError, PayloadInvalidError
 from jetjobs.module import Module
@@ -38,6 +39,7 @@ from jetjobs.outcomes import JobInterrupted
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from jetjobs._core.models import RunRecord
     from jetjobs.job import Job
 
 LAST_WORDS = 5.0
@@ -118,15 +120,17 @@ class SpokenJournal(Journal):
 class ChildContext(JobContext[Any]):
     """The context in a child: its logger's lines come out in the host, and the module's state isn't here."""
 
-    __slots__ = ("has_state", "host_logger")
+    __slots__ = ("_has_state", "_host_logger")
 
-    has_state: bool
-    host_logger: Any
+    def __init__(self, record: RunRecord, *, has_state: bool, logger: Any, **rest: Any) -> None:
+        self._has_state = has_state
+        self._host_logger = logger
+        super().__init__(record, state=None, **rest)
 
     @property
     def logger(self) -> Any:
         """A structlog logger whose lines the host writes."""
-        return self.host_logger
+        return self._host_logger
 
     @property
     def state(self) -> None:
@@ -135,7 +139,7 @@ class ChildContext(JobContext[Any]):
         Raises:
             ConfigError: what the lifespan gave is in the host.
         """
-        if self.has_state:
+        if self._has_state:
             raise ConfigError(
                 f'ctx.state of {self.module}.{self.job} is in the host, and isolation="process" runs the handler in '
                 "another process; make what it needs in the handler, or in a variable of its file"
@@ -154,6 +158,7 @@ class Serving:
         # Re-entrant: a signal handler of the user's may log while a line is being sent.
         self._sending = threading.RLock()
         self._calls: queue.SimpleQueue[Call | None] = queue.SimpleQueue()
+        self._asks = Asks(self.say)
         self._main = threading.get_ident()
         self._journal: Journal | None = None
         self._number = -1
@@ -175,10 +180,13 @@ class Serving:
         with suppress(EOFError, OSError):
             while True:
                 frame = codec.decode(self._link.recv_bytes())
-                if frame[0] == "call":
-                    self._calls.put(read_call(frame, self._link.recv_bytes))
-                else:
-                    self._stop(frame[1], frame[2])
+                match frame[0]:
+                    case "call":
+                        self._calls.put(read_call(frame, self._link.recv_bytes))
+                    case "answer":
+                        self._asks.heard(*frame[1:])
+                    case _:
+                        self._stop(frame[1], frame[2])
         if self._journal is not None:
             os._exit(HOST_IS_GONE)
         self._calls.put(None)
@@ -260,14 +268,16 @@ class Serving:
         journal = SpokenJournal(self.say)
         context = ChildContext(
             unpack_record(call.record),
+            has_state=call.has_state,
+            logger=self._logger(),
             payload=payload,
-            state=None,
             journal=journal,
             clock_now=SystemClock(call.offset).now,
+            children=LinkedChildren(self._asks, call.number),
         )
-        context.has_state, context.host_logger = call.has_state, self._logger()
         verdict = Verdict(job.policy, journal)
         self._number, self._struck, self._journal = call.number, False, journal
+        self._asks.begin(call.number)
         self.say(["started"])
         before = lineage()
         try:
@@ -276,6 +286,7 @@ class Serving:
             ending = verdict.raised(error)
         leave_if_forked(before)
         self._journal = None
+        self._asks.end()
         return ending
 
     def _invoke(self, job: Job[Any, Any], context: ChildContext) -> Any:

@@ -1,14 +1,16 @@
 """What a host and its child processes say to each other: lists in the payloads' own codec, never pickle.
 
-To the child: `call` (followed by the payload as it was stored), `stop`. From it: `started`, `log`, `said`, `progress`,
-`checkpoint`, `ended`.
+To the child: `call` (followed by the payload as it was stored), `stop`, `answer`. From it: `started`, `log`, `said`,
+`progress`, `checkpoint`, `ended`, and what the handler wants of its host: `ask`, `more`.
 """
 
 from __future__ import annotations
 
+import builtins
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple, assert_never
 
+from jetjobs import errors
 from jetjobs._core import codec
 from jetjobs._core.completion import (
     Cancelled,
@@ -20,7 +22,9 @@ from jetjobs._core.completion import (
     Snoozed,
     TimedOut,
 )
-from jetjobs._core.models import Body, RunError
+from jetjobs._core.models import Body, RunError, RunRecord
+from jetjobs._core.wire import pack_record, unpack_record
+from jetjobs._engine.execution import shown
 from jetjobs._engine.isolation import Target
 
 if TYPE_CHECKING:
@@ -81,6 +85,47 @@ def write_ending(ending: Ending) -> list[Any]:  # noqa: PLR0911 - one for each e
 def read_ending(parts: list[Any]) -> Ending:
     """The ending in the parts."""
     return _READ[parts[0]](parts)
+
+
+def whole_record(record: RunRecord) -> bytes:
+    """The record as bytes, a large result with it."""
+    return pack_record(record, _NO_LIMIT)
+
+
+def write_error(error: BaseException) -> list[Any]:
+    """An exception for the other side: the nearest class that both know, its text, and what else it carries."""
+    carried: dict[str, Any] = {}
+    for name, value in vars(error).items():
+        if isinstance(value, RunRecord):
+            carried[name] = [_RECORD, whole_record(value)]
+        elif _is_storable(value):
+            carried[name] = [None, value]
+    kind = next(kind for kind in type(error).__mro__ if kind.__module__ in _KNOWN)
+    return [kind.__name__, shown(error), carried]
+
+
+def read_error(parts: list[Any]) -> BaseException:
+    """The exception in the parts, of the same class and with the same attributes."""
+    name, message, carried = parts
+    kind: type[BaseException] = getattr(errors, name, None) or getattr(builtins, name)
+    made = kind.__new__(kind, message)  # not by calling it: each class has parameters of its own
+    made.args = (message,)
+    for attribute, (shape, value) in carried.items():
+        setattr(made, attribute, unpack_record(value) if shape == _RECORD else value)
+    return made
+
+
+def _is_storable(value: object) -> bool:
+    try:
+        codec.encode(value)
+    except errors.PayloadError:
+        return False
+    return True
+
+
+_NO_LIMIT = 1 << 62
+_RECORD = "record"
+_KNOWN = (errors.__name__, builtins.__name__)
 
 
 def _parts(error: RunError) -> list[str]:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import signal
 import threading
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -20,60 +19,43 @@ from typing import TYPE_CHECKING, Any
 import structlog
 
 from jetjobs._core import codec
-from jetjobs._core.completion import Ending, Raised, Returned, Skipped, Snoozed
-from jetjobs._core.models import Body, LogLine, Progress, RunError
-from jetjobs._core.texts import run_error
+from jetjobs._core.completion import Ending, Raised, Returned
+from jetjobs._core.models import Body, LogLine, Progress
 from jetjobs._core.wire import pack_record
+from jetjobs._engine.child_endings import died, error_of, how
 from jetjobs._engine.execution import describe
 from jetjobs._engine.frames import Call, read_ending
 from jetjobs._engine.isolation import find_target
-from jetjobs.errors import BrokerError, JetJobsError, PayloadInvalidError
-from jetjobs.outcomes import Discard, JobInterrupted, RetryAfter, Skip, Snooze
+from jetjobs._engine.relay import Relay
+from jetjobs.errors import BrokerError, PayloadInvalidError
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
 
-    from jetjobs._clock import Clock, Timer
+    from jetjobs._clock import Timer
     from jetjobs._core.models import ClaimCheck, RunRecord
-    from jetjobs._engine.children import Child, ChildProcesses
+    from jetjobs._engine.children import Child
     from jetjobs._engine.engine import Engine
     from jetjobs._engine.execution import Verdict
     from jetjobs._engine.held import HeldRun
     from jetjobs._engine.hosted import HostedJob
-    from jetjobs._engine.threads import HandlerThreads
     from jetjobs.context import JobContext
 
 log = structlog.get_logger("jetjobs.engine")
 
-DIED = "ProcessDied"
 LAST_MOMENT = 1.0  # seconds between a link's end and its process's
 _numbers = itertools.count(1)
 _LEVELS = frozenset({"debug", "info", "warning", "error", "critical"})
-
-
-class FailedInChild(JetJobsError):
-    """What an `after_attempt` hook is given for an exception that stayed in the child; `error` describes it."""
-
-    def __init__(self, error: RunError) -> None:
-        super().__init__(f"{error.type}: {error.message}")
-        self.error = error
 
 
 async def run_isolated(
     engine: Engine, hosted: HostedJob, held: HeldRun, *, verdict: Verdict, context: JobContext[Any]
 ) -> Ending:
     """Run a claimed run's handler in a child; returns when no code of the attempt runs any more."""
-    execution = held.execution = ProcessExecution(
-        verdict,
-        engine.settings.interrupt_grace.total_seconds(),
-        context,
-        clock=engine.clock,
-        threads=engine.threads,
-        children=engine.children,
-    )
     if held.record is None:
         msg = "only a claimed run is executed"
         raise AssertionError(msg)
+    execution = held.execution = ProcessExecution(verdict, context, held.record, engine)
     body = held.record.payload_body
     if body is not None and body.claim is not None:
         try:
@@ -109,21 +91,20 @@ class ProcessExecution:
     def __init__(
         self,
         verdict: Verdict,
-        grace: float,
         context: JobContext[Any],
-        *,
-        clock: Clock,
-        threads: HandlerThreads,
-        children: ChildProcesses,
+        record: RunRecord,
+        engine: Engine,
     ) -> None:
         self._loop = asyncio.get_running_loop()
         self._verdict = verdict
         self._journal = verdict.journal
-        self._grace = grace
+        self._grace = engine.settings.interrupt_grace.total_seconds()
         self._context = context
-        self._clock = clock
-        self._threads = threads
-        self._children = children
+        self._clock = engine.clock
+        self._threads = engine.threads
+        self._children = engine.children
+        family = None if engine.asking is None else engine.asking.children_of(record)
+        self._relay = Relay(family, engine.tasks, self._answer)
         self._lock = threading.Lock()  # guards the next four, which both threads use
         self._child: Child | None = None
         self._number = 0
@@ -145,10 +126,11 @@ class ProcessExecution:
             if raised is not None:
                 return self._verdict.raised(raised)
             ending = await self._in_child(call)
-            raised = await self._hooked(module.run_after(self._context, _error_of(ending, self._journal.cancel_reason)))
+            raised = await self._hooked(module.run_after(self._context, error_of(ending, self._journal.cancel_reason)))
             return ending if raised is None else self._verdict.raised(raised)
         finally:
             self._over = True
+            self._relay.close()
             if self._timer is not None:
                 self._timer.cancel()
 
@@ -203,6 +185,11 @@ class ProcessExecution:
                 self._child.terminate() if self._strength == 1 else self._child.kill()
         self._timer = self._clock.call_later(self._grace, self._strike)
 
+    def _answer(self, frame: bytes) -> None:
+        with self._lock:
+            if self._child is not None and self._listening:
+                self._child.tell([frame])
+
     def _tell_reason(self) -> None:
         """Only to a child that listens: its side of the link is empty then, so this can't block."""
         if self._child is not None and self._listening and self._journal.cancel_reason is not None:
@@ -235,7 +222,7 @@ class ProcessExecution:
         if ending is None:
             # None was warm, or it died as it was asked, its handler not started: that is nobody's failed attempt.
             ending = self._talk(self._children.spawn(key), call)
-        return ending or _died("its process died before the handler could start")
+        return ending or died("its process died before the handler could start")
 
     def _talk(self, child: Child, call: Call) -> Ending | None:
         """How the handler ended; `None` when the child died before it was started."""
@@ -254,6 +241,8 @@ class ProcessExecution:
                         self._tell_reason()
                 case ["ended", retire, ending]:
                     return self._finished(child, retire=retire, ending=read_ending(ending))
+                case ["ask" | "more", *_]:
+                    self._loop.call_soon_threadsafe(self._relay.heard, frame)
                 case _:
                     self._note(frame)
         return self._lost(child, started=started)
@@ -279,7 +268,7 @@ class ProcessExecution:
         code = self._children.end(child, LAST_MOMENT)
         if self._journal.cancel_reason is not None:
             return self._verdict.stopped(self._journal.cancel_reason)
-        return _died(_how(code)) if started else None
+        return died(how(code)) if started else None
 
     def _note(self, frame: list[Any]) -> None:
         journal = self._journal
@@ -303,39 +292,3 @@ class ProcessExecution:
             getattr(self._context.logger, method)(event, **fields)
         except Exception:  # A listener: the host's own logging is no reason to lose the run.
             log.exception("log_line_lost")
-
-
-def _error_of(ending: Ending, reason: str | None) -> BaseException | None:
-    """What a hook is given for what the handler raised, which stayed in the child."""
-    match ending:
-        case Returned():
-            return None
-        case Skipped(text):
-            return Skip(text)
-        case Snoozed(delay):
-            return Snooze(delay)
-        case Raised():
-            return _raised_error(ending)
-        case _:
-            return JobInterrupted(reason or "cancel")
-
-
-def _raised_error(ending: Raised) -> BaseException:
-    error = ending.error
-    if ending.after is not None:
-        return RetryAfter(ending.after, error.message)
-    return Discard(error.message) if error.type == Discard.__name__ else FailedInChild(error)
-
-
-def _died(text: str) -> Raised:
-    return Raised(run_error(DIED, text))
-
-
-def _how(code: int) -> str:
-    if code >= 0:
-        return f"child process died: exit code {code}"
-    try:
-        name = f" ({signal.Signals(-code).name})"
-    except ValueError:
-        name = ""
-    return f"child process died: signal {-code}{name}"
