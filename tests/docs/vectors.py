@@ -24,6 +24,10 @@ _KEYS = (
     ("a", "c", "b.1"),
     ("billing", "send_invoice", "with space/ü"),
 )
+_EVENTS = (
+    {"module": "billing", "job": "thank", "subject": "orders.paid", "id": "order-7"},
+    {"module": "billing", "job": "thank", "subject": "orders.paid", "id": "ORDERS:3:1772366400250000"},
+)
 _VALUES: tuple[tuple[str, Any], ...] = (
     ("null", None),
     ("map", {"id": 7, "paid": True, "total": 1.5}),
@@ -63,6 +67,8 @@ def _names() -> dict[str, str | list[str]]:
         "consumer": names.consumer(address),
         "record": names.record_subject(PROJECT, RUN),
         "descriptor": names.bucket_subject(names.jobs_bucket(PROJECT), names.job_key(address)),
+        "orders": names.bucket_subject(names.jobs_bucket(PROJECT), names.control_key(address)),
+        "call": names.call_subject(PROJECT, address),
         "cancel": names.cancel_subject(PROJECT, RUN),
         "ended": names.ended_subject(PROJECT, RunStatus.SUCCEEDED, RUN),
         "payload": names.payload_subject(PROJECT, RUN.run_id, "in", "0" * 64) + ".0",
@@ -73,6 +79,20 @@ def _run_ids() -> dict[str, list[dict[str, Any]]]:
     return {
         "key": [{"module": m, "job": j, "key": k, "run_id": names.run_id_for_key(m, j, k)} for m, j, k in _KEYS],
         "retry": [{"run": [*RUN], "retries": n, "run_id": names.run_id_for_retry(RUN, n)} for n in (1, 2)],
+        "event": [
+            {**event, "run_id": names.run_id_for_event(event["module"], event["job"], event["subject"], event["id"])}
+            for event in _EVENTS
+        ],
+        "child": [
+            {
+                "parent": [*RUN],
+                "module": "mail",
+                "job": "send",
+                "which": ["ordinal" if isinstance(key, int) else "key", str(key)],
+                "run_id": names.run_id_for_child(RUN, "mail", "send", key),
+            }
+            for key in (1, "1", "receipt")
+        ],
         "outside": [
             {"text": text, "run_id": names.safe_run_id(text)} for text in ("order-7", "order 7", "a.b", "é" * 60)
         ],
