@@ -34,7 +34,13 @@ class ExposeOptions(PolicyOptions, total=False):
 
 
 class JobOptions(ExposeOptions, total=False):
-    """Everything a job can be declared with; the name defaults to the function's."""
+    """Everything a job can be declared with: every policy of `JobPolicy`, and these.
+
+    Attributes:
+        name: Its name within the module; the function's unless given.
+        description: What it says about itself; the docstring's first line unless given.
+        triggers: What starts it by itself: `Cron`, `Every`, `OnEvent`.
+    """
 
     name: str
 

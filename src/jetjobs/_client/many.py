@@ -23,7 +23,10 @@ JobName = Job[Any, Any] | str | tuple[str, str]
 
 
 class TriggerRequest(NamedTuple):
-    """One of many triggers: the job (a `Job`, `"module.job"` or both names), its payload and options."""
+    """One of many triggers: the job (a `Job`, `"module.job"` or both names), its payload and options.
+
+    `TriggerOptions` tells what each option means.
+    """
 
     job: JobName
     payload: Any = None

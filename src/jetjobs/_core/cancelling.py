@@ -16,7 +16,7 @@ from jetjobs._core.models import RunRecord, RunStatus
 
 
 class CancelOutcome(StrEnum):
-    """What a cancel came to."""
+    """What a cancel came to; `CancelResult` tells what each means."""
 
     CANCELLED = "CANCELLED"
     ASKED = "ASKED"

@@ -192,7 +192,13 @@ class Owner:
 
 @dataclass(frozen=True, slots=True)
 class RunError:
-    """How an attempt failed: exception class name, text, formatted traceback; each cut to size."""
+    """How an attempt failed. Each text is cut to size.
+
+    Attributes:
+        type: Name of the exception's class, or one of jetjobs' own, such as `TimedOut` or `Lost`.
+        message: What it said.
+        traceback: Formatted, the frames of the user's code; empty where there is none.
+    """
 
     type: str
     message: str = ""
@@ -223,7 +229,15 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """One ended start of the handler. `outcome` is a status, or LOST, SNOOZED, INTERRUPTED."""
+    """One ended start of the handler.
+
+    Attributes:
+        attempt: Its number, from 1.
+        host_id: Where it ran.
+        started_at, finished_at: From when to when, as far as that is known.
+        outcome: A status, or LOST, SNOOZED, INTERRUPTED.
+        error: How it failed, where it did.
+    """
 
     attempt: int
     host_id: str
@@ -427,7 +441,22 @@ class BadTrigger:
 class JobDescriptor:
     """What hosts publish about a job, so that others can find, list and call it.
 
-    `now_called` is the job's present name, where this is an old one that is still served.
+    Attributes:
+        module, job: Its names.
+        description: What it says about itself.
+        max_concurrency, max_attempts, timeout: As declared; see `JobPolicy`.
+        payload_schema: JSON schema of the payload's type, where it has one.
+        payload_schema_digest: Tells two schemas apart.
+        takes_payload: Whether its handler has a second parameter.
+        triggers: The triggers declared in code, as plain data.
+        retention: How long its finished runs are kept, where the job says so.
+        redact: Paths that no display shows.
+        now_called: The job's present name, where this is an old one that is still served.
+        version: Release of the host that described it last.
+        host_id: That host.
+        updated_at: When it did.
+        digest: Tells two declarations apart.
+        extra: Fields of newer versions.
     """
 
     module: str
