@@ -11,7 +11,7 @@ Every coroutine here ends within its deadline and raises only errors of `jetjobs
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -417,8 +417,13 @@ class PayloadStore(Protocol):
 class Catalog(Protocol):
     """Descriptors of jobs and presence of hosts."""
 
-    async def describe(self, descriptor: JobDescriptor) -> JobDescriptor | None:
-        """Publish a descriptor unless an equal one is there; returns the one it replaced."""
+    async def describe(
+        self, descriptor: JobDescriptor, *, living: Collection[str] = frozenset()
+    ) -> JobDescriptor | None:
+        """Publish a descriptor where `rollout.may_describe` allows it; returns the one it replaced.
+
+        `living` are the ids of the other hosts that are alive.
+        """
         ...
 
     async def job(self, address: JobAddress) -> JobDescriptor | None:

@@ -49,6 +49,29 @@ async def test_another_descriptor_replaces_and_gives_what_was_there(catalog: Cat
     assert await catalog.job(SEND.address) == newer
 
 
+async def test_an_older_release_replaces_no_newer_ones_descriptor(catalog: Catalog):
+    new = replace(SEND, version="2", host_id="b", digest="d2", max_concurrency=2)
+    await catalog.describe(replace(SEND, version="1", host_id="a"))
+    assert await catalog.describe(new) is not None
+    assert await catalog.describe(replace(SEND, version="1", host_id="a")) is None
+    assert await catalog.describe(replace(SEND, host_id="c")) is None
+    assert await catalog.job(SEND.address) == new
+
+
+async def test_a_newer_release_that_says_the_same_signs_it(catalog: Catalog):
+    await catalog.describe(replace(SEND, version="1"))
+    assert await catalog.describe(replace(SEND, version="2")) == replace(SEND, version="1")
+    assert await catalog.describe(replace(SEND, version="1.5", digest="d2")) is None
+    assert await catalog.job(SEND.address) == replace(SEND, version="2")
+
+
+async def test_without_a_release_the_word_of_a_living_host_stands(catalog: Catalog):
+    theirs, mine = replace(SEND, host_id="a"), replace(SEND, host_id="b", digest="d2")
+    await catalog.describe(theirs)
+    assert await catalog.describe(mine, living={"a", "c"}) is None
+    assert await catalog.describe(mine, living={"c"}) == theirs
+
+
 async def test_hosts_that_start_together_agree(catalog: Catalog, world: World):
     catalogs = [catalog, (await world.connect()).catalog]
     descriptors = [replace(SEND, digest=f"d{n % 2}", max_attempts=n % 2 + 1) for n in range(8)]

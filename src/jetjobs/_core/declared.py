@@ -25,12 +25,12 @@ from jetjobs._core.durations import format_duration
 from jetjobs._core.intervals import anchor_of
 from jetjobs._core.models import Body, JobAddress, Message, Outgoing, RunRecord
 from jetjobs._core.occurrences import PLAIN, Decision, DecisionRules
+from jetjobs._core.rollout import Sign, is_newer, may_change
 from jetjobs._core.schedule_messages import same_schedule, schedule_message
 from jetjobs._core.schedule_record import ScheduleRecord, ScheduleState
 from jetjobs._core.schedules import resume, update
 from jetjobs._core.timetables import next_occurrence, timetable_of
 from jetjobs._core.triggers import Cron, Every
-from jetjobs._core.versions import not_older
 
 DEFINED: Final = (
     "module",
@@ -184,9 +184,8 @@ def mend(
 
 
 def _may_change(wanted: ScheduleRecord, found: ScheduleRecord, *, declarer_lives: bool) -> bool:
-    if found.version is not None:
-        return wanted.version is not None and not_older(wanted.version, found.version)
-    return wanted.version is not None or found.declared_by == wanted.declared_by or not declarer_lives
+    mine, theirs = Sign(wanted.version, wanted.declared_by), Sign(found.version, found.declared_by)
+    return may_change(mine, theirs, theirs_lives=declarer_lives)
 
 
 def _stand_by(
@@ -198,7 +197,7 @@ def _stand_by(
     rules: DecisionRules,
 ) -> Ensured:
     """What a host writes for a record that says what it declares: awake again, and signed by the newest release."""
-    newer = wanted.version is not None and not (found.version and not_older(found.version, wanted.version))
+    newer = is_newer(wanted.version, found.version)
     signed = replace(found, version=wanted.version, declared_by=wanted.declared_by) if newer else found
     if found.state in _ASLEEP:
         return Ensured(resume(signed, now, runs=runs, rules=rules))

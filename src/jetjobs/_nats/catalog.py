@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Sequence
 from contextlib import aclosing
 from datetime import timedelta
 from typing import Final, TypeVar
@@ -12,6 +12,7 @@ import structlog
 from jetjobs._core import names, wire
 from jetjobs._core.controls import JobControl
 from jetjobs._core.models import HostPresence, JobAddress, JobDescriptor
+from jetjobs._core.rollout import may_describe
 from jetjobs._nats.bucket import Bucket
 from jetjobs._nats.link import Link
 from jetjobs._nats.pages import Entry
@@ -33,14 +34,16 @@ class NatsCatalog:
         self._jobs = Bucket(link, names.jobs_bucket(project))
         self._hosts = Bucket(link, names.hosts_bucket(project))
 
-    async def describe(self, descriptor: JobDescriptor) -> JobDescriptor | None:
-        """Publish a descriptor unless an equal one (by `digest`) is there; returns the one it replaced."""
+    async def describe(
+        self, descriptor: JobDescriptor, *, living: Collection[str] = frozenset()
+    ) -> JobDescriptor | None:
+        """Publish a descriptor where the one that is there may be replaced; returns that one."""
         subject = self._jobs.subject(names.job_key(descriptor.address))
         data = wire.pack_descriptor(descriptor)
         for attempt in range(1, _ATTEMPTS + 1):
             entry = await self._jobs.get(subject)
             known = _readable(entry, wire.unpack_descriptor) if entry is not None else None
-            if known is not None and known.digest == descriptor.digest:
+            if known is not None and not may_describe(descriptor, known, theirs_lives=known.host_id in living):
                 return None
             try:
                 await self._jobs.put(subject, data, expected=entry.revision if entry is not None else 0)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Collection, Sequence
 from datetime import datetime, timedelta
 from typing import Literal
 
 from jetjobs._core import names, wire
 from jetjobs._core.controls import JobControl
 from jetjobs._core.models import ClaimCheck, HostPresence, JobAddress, JobDescriptor, RunKey, RunRecord
+from jetjobs._core.rollout import may_describe
 from jetjobs._ports import Holding, Stored, StoredControl
 from jetjobs.errors import PayloadInvalidError, PayloadTooLargeError, WrongRevision
 from jetjobs.testing.memory_cluster import MemoryLink
@@ -155,12 +156,14 @@ class MemoryCatalog:
         self._hosts = link.project.hosts
         self._leases = link.project.leases
 
-    async def describe(self, descriptor: JobDescriptor) -> JobDescriptor | None:
-        """Publish a descriptor unless an equal one is there; returns the one it replaced."""
+    async def describe(
+        self, descriptor: JobDescriptor, *, living: Collection[str] = frozenset()
+    ) -> JobDescriptor | None:
+        """Publish a descriptor where the one that is there may be replaced; returns that one."""
 
         def publish() -> JobDescriptor | None:
             row = self._jobs.get(descriptor.address)
-            if row is not None and row.value.digest == descriptor.digest:
+            if row is not None and not may_describe(descriptor, row.value, theirs_lives=row.value.host_id in living):
                 return None
             self._jobs.put(descriptor.address, descriptor)
             return row.value if row is not None else None
