@@ -21,7 +21,7 @@ from jetjobs._nats import open_backend
 from tests.faults.rig import eventually
 from tests.support.cluster import RealCluster
 from tests.support.servers import RealServer
-from tests.support.zones import private_zones, zone_changing
+from tests.support.zones import PrivateZone, private_zones, zone_changing
 
 EVERY = schedule_id(JobAddress("m", "j"), "every")
 SETTINGS = HostSettings(upkeep_every="2s", ack_wait="3s", heartbeat_every="1s")
@@ -139,6 +139,48 @@ async def test_an_outage_over_a_change_of_the_clocks(tmp_path: Path, monkeypatch
         assert all(later - earlier == 2 for earlier, later in pairwise(due[job])), job
     # The hour that isn't there any more fired for as long as it was.
     assert due["left_out"] == [at for at in due["spring"] if at < change_at.timestamp()]
+
+
+async def test_an_instant_that_comes_twice_has_two_runs_and_one_left_out_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, project: str
+):
+    """Clocks that go back at three show 2:59:50 twice; those that go on at two never show 2:00:10."""
+    change_at = datetime.now(UTC).replace(microsecond=0) + timedelta(seconds=18)
+    midnight = change_at.replace(hour=0, minute=0, second=0)
+    moved = timedelta(seconds=20)
+    before_autumn, before_spring = (timedelta(hours=shown) - (change_at - midnight) for shown in (3, 2))
+    autumn = PrivateZone("Test/Autumn", change_at, before_autumn, before_autumn - moved)
+    spring = PrivateZone("Test/Spring", change_at, before_spring, before_spring + moved)
+    lines = {
+        "twice": ("50 59 2 * * *", autumn.name),
+        "never": ("10 0 2 * * *", spring.name),
+        "after": ("30 0 2 * * *", spring.name),
+    }
+    due: dict[str, list[float]] = {job: [] for job in lines}
+    runs: set[str] = set()
+    module = Module("m")
+
+    async def note(ctx: JobContext[Any]) -> None:
+        assert ctx.trigger.scheduled_for is not None
+        due[ctx.job].append(ctx.trigger.scheduled_for.timestamp())
+        runs.add(ctx.run_id)
+
+    with private_zones(tmp_path / "zones", [spring, autumn]) as zones:
+        for job, (line, zone) in lines.items():
+            module.expose_job(job, note, triggers=[Cron(line, timezone=zone)], timeout="1m")
+        monkeypatch.setenv("ZONEINFO", str(zones))
+        server = RealServer(tmp_path / "nats")
+        server.start()
+        try:
+            async with JobHost([module], project=project, nats=server.url, settings=SETTINGS):
+                assert time.time() < change_at.timestamp() - 11, "the machine is too slow to start in time"
+                await eventually(lambda: len(due["twice"]) == 2 and due["after"], 40, "the runs after the change")
+                await eventually(lambda: time.time() > change_at.timestamp() + 14, 20, "a while after that")
+        finally:
+            server.remove()
+    at = change_at.timestamp()
+    assert due == {"twice": [at - 10, at + 10], "never": [], "after": [at + 10]}
+    assert len(runs) == 3
 
 
 @pytest.mark.timeout(120)
