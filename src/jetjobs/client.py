@@ -22,6 +22,8 @@ from jetjobs._client.scope import Scope
 from jetjobs._client.views import HostsView, JobsView, RunsView
 from jetjobs._core.cancelling import CancelOutcome as CancelOutcome
 from jetjobs._core.cancelling import CancelResult as CancelResult
+from jetjobs._core.controls import JobControl as JobControl
+from jetjobs._core.controls import JobInfo as JobInfo
 from jetjobs._core.durations import DurationLike
 from jetjobs._core.models import JobAddress, RunKey
 from jetjobs._core.names import check_address, split_address

@@ -30,6 +30,7 @@
     │   ├── UnknownJobError                  nobody described such a job; has `.close_names`
     │   ├── JobsNotHosted                    a `Job` that is bound to no client or host
     │   ├── AmbiguousHostError               a `Job` bound to two different projects
+    │   ├── HostNotFound                     no live host of this id
     │   ├── RunNotFound / AmbiguousRunId     no run, or runs of several jobs, with this id
     │   ├── DuplicateRun                     `on_duplicate="raise"`; has `.run_id`
     │   └── BlockingCallError                a blocking call on a thread that runs an event loop
@@ -185,6 +186,10 @@ class JobsNotHosted(ClientError):
 
 class AmbiguousHostError(ClientError):
     """A `Job` is bound to two different projects, so a bare `trigger` can't know which is meant."""
+
+
+class HostNotFound(ClientError):
+    """No host of this id lives in the project; the message lists those that do."""
 
 
 class RunNotFound(ClientError):

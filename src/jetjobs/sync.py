@@ -248,13 +248,16 @@ class RunsView(BlockingView[AsyncRuns]):
 
 
 class JobsView(BlockingView[AsyncJobs]):
-    """The jobs hosts have described in a project."""
+    """The jobs hosts have described in a project, and what people ordered for them; see the async twin."""
 
     def __init__(self, line: Line) -> None:
         super().__init__(line, lambda scope: AsyncJobs(lambda: scope))
 
     list = Blocking(AsyncJobs.list)
     get = Blocking(AsyncJobs.get)
+    pause = Blocking(AsyncJobs.pause)
+    resume = Blocking(AsyncJobs.resume)
+    override = Blocking(AsyncJobs.override)
 
 
 class HostsView(BlockingView[AsyncHosts]):
@@ -264,6 +267,7 @@ class HostsView(BlockingView[AsyncHosts]):
         super().__init__(line, lambda scope: AsyncHosts(lambda: scope))
 
     list = Blocking(AsyncHosts.list)
+    drain = Blocking(AsyncHosts.drain)
 
 
 class _Binding:

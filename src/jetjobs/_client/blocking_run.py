@@ -22,18 +22,19 @@ class JobRun(BlockingView[AsyncRun[R]]):
 
     `duplicate`: the idempotency key already had it; `payload_differs`: with another payload than was given now;
     `no_host`: it is stored, but no live host took runs of its job a moment ago.
+    `paused`: it is stored, and waits until somebody resumes its job.
     """
 
-    __slots__ = ("duplicate", "key", "no_host", "payload_differs")
+    __slots__ = ("duplicate", "key", "no_host", "paused", "payload_differs")
 
     def __init__(self, line: Line, triggered: Triggered, twin: Callable[[Scope], AsyncRun[R]]) -> None:
         super().__init__(line, twin)
-        self.key, self.duplicate, self.payload_differs, self.no_host = triggered
+        self.key, self.duplicate, self.payload_differs, self.no_host, self.paused = triggered
 
     @classmethod
     def of(cls, line: Line, run: AsyncRun[R]) -> Self:
         """An async run for callers that block."""
-        triggered = Triggered(run.key, run.duplicate, run.payload_differs, run.no_host)
+        triggered = Triggered(run.key, run.duplicate, run.payload_differs, run.no_host, run.paused)
         return cls(line, triggered, partial(over, run))
 
     @property

@@ -58,9 +58,10 @@ class JobRun(Generic[R]):
 
     `duplicate`: the idempotency key already had it; `payload_differs`: with another payload than was given now;
     `no_host`: it is stored, but no live host took runs of its job a moment ago.
+    `paused`: it is stored, and waits until somebody resumes its job.
     """
 
-    __slots__ = ("_read_result", "_scope", "duplicate", "key", "no_host", "payload_differs")
+    __slots__ = ("_read_result", "_scope", "duplicate", "key", "no_host", "paused", "payload_differs")
 
     def __init__(self, scope: Scope, triggered: Triggered, read_result: Callable[[Any], R] | None = None) -> None:
         self._scope = scope
@@ -69,6 +70,7 @@ class JobRun(Generic[R]):
         self.duplicate = triggered.duplicate
         self.payload_differs = triggered.payload_differs
         self.no_host = triggered.no_host
+        self.paused = triggered.paused
 
     @property
     def run_id(self) -> str:
@@ -163,7 +165,7 @@ def over(run: JobRun[R], scope: Scope) -> JobRun[R]:
     # Not a method: users would see it.
     if scope is run._scope:  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
         return run
-    triggered = Triggered(run.key, run.duplicate, run.payload_differs, run.no_host)
+    triggered = Triggered(run.key, run.duplicate, run.payload_differs, run.no_host, run.paused)
     return JobRun(scope, triggered, run._read_result)  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
 
 

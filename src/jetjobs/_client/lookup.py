@@ -31,6 +31,7 @@ class JobLookup:
         self._described: dict[JobAddress, JobDescriptor | None] = {}
         self._hosted: frozenset[JobAddress] | None = frozenset()
         self._hosts_until = 0.0
+        self._paused: frozenset[JobAddress] = frozenset()
         self._asking = asyncio.Lock()
         self._warned: set[JobAddress] = set()
 
@@ -39,6 +40,14 @@ class JobLookup:
         if address not in self._described or time.monotonic() >= self._hosts_until:
             return False
         return self._hosted is None or address in self._hosted
+
+    def is_paused(self, address: JobAddress) -> bool:
+        """Whether the job was paused when it was last looked at."""
+        return address in self._paused
+
+    def note_paused(self, address: JobAddress, *, paused: bool) -> None:
+        """Remember what this client itself ordered just now."""
+        self._paused = self._paused | {address} if paused else self._paused - {address}
 
     async def look(self, address: JobAddress, deadline: Deadline, *, allow_unknown: bool) -> bool:
         """Whether a live host takes the job's runs; True when that can't be found out.
@@ -83,7 +92,9 @@ class JobLookup:
         if time.monotonic() >= self._hosts_until:
             async with self._asking:
                 if time.monotonic() >= self._hosts_until:
-                    self._hosted = await self._hosted_jobs(deadline)
+                    self._hosted, self._paused = await asyncio.gather(
+                        self._hosted_jobs(deadline), self._paused_jobs(deadline)
+                    )
                     self._hosts_until = time.monotonic() + _BELIEVE_HOSTS
         return self._hosted is None or address in self._hosted
 
@@ -94,3 +105,10 @@ class JobLookup:
             return None
         parted = (job.rpartition(".") for host in hosts for job in host.jobs)
         return frozenset(JobAddress(module, job) for module, _, job in parted)
+
+    async def _paused_jobs(self, deadline: Deadline) -> frozenset[JobAddress]:
+        try:
+            stored = await read(self._catalog.controls, Deadline(deadline.left / 4), "looking for paused jobs")
+        except BrokerError:
+            return frozenset()
+        return frozenset(each.control.address for each in stored if each.control.paused)

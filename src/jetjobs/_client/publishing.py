@@ -58,6 +58,7 @@ class Triggered(NamedTuple):
     duplicate: bool = False
     payload_differs: bool = False
     no_host: bool = False
+    paused: bool = False
 
 
 class _Stored(Enum):
@@ -89,6 +90,7 @@ class Publisher:
         self._target = target
         self._broker = scope.backend.broker
         self._reader = Reader(scope)
+        self._is_paused = scope.lookup.is_paused
         # A lost answer must leave time to send again within the call's timeout.
         self._one_try_seconds = scope.timeout / _TRIES
         self._one_try = timedelta(seconds=self._one_try_seconds)
@@ -118,9 +120,9 @@ class Publisher:
                 await self._broker.store(message, expected=0, timeout=self._one_try)
             except (AnswerUnknown, BrokerUnavailable) as error:
                 await self._store(run, message, deadline, sent=isinstance(error, AnswerUnknown))
-            return Triggered(run, False, False, not hosted)
+            return Triggered(run, False, False, not hosted, self._is_paused(address))
         triggered = await self._by_options(data, options, deadline)
-        return triggered if hosted else triggered._replace(no_host=True)
+        return triggered._replace(no_host=not hosted, paused=self._is_paused(address))
 
     async def trigger_named(
         self, run: RunKey, info: TriggerInfo, payload: Any, *, asked: Asked, deadline: Deadline
@@ -139,7 +141,7 @@ class Publisher:
         else:
             message = await self._message(run, call, replace(info, scheduled_for=call.when.scheduled_for))
             triggered = await self._settle(run, await self._store(run, message, deadline), call)
-        return triggered._replace(no_host=not hosted)
+        return triggered._replace(no_host=not hosted, paused=self._is_paused(run.address))
 
     async def _look(self, options: Asked, deadline: Deadline) -> bool:
         return await self._scope.lookup.look(self._target.address, deadline, allow_unknown=options.allow_unknown)

@@ -8,6 +8,8 @@ from functools import partial
 
 from jetjobs._client.calls import Deadline, read
 from jetjobs._client.reading import Reader, only_one
+from jetjobs._client.hosts import HostsView
+from jetjobs._client.jobs import JobsView
 from jetjobs._client.scope import Scope
 from jetjobs._core.durations import DurationLike, InstantLike, instant
 from jetjobs._core.models import HostPresence, JobAddress, JobDescriptor, RunKey, RunRecord, RunStatus
@@ -171,39 +173,4 @@ async def _page(scope: Scope, wanted: RunFilter, newest: Callable[[], Newest], d
     return await read(scan, deadline, "listing runs")
 
 
-class JobsView:
-    """The jobs hosts have described in a project."""
-
-    def __init__(self, scope: Callable[[], Scope]) -> None:
-        self._scope = scope
-
-    async def list(self, *, timeout: DurationLike | None = None) -> list[JobDescriptor]:
-        """All of them, by module and name."""
-        scope = self._scope()
-        return await read(scope.backend.catalog.jobs, scope.deadline(timeout), "listing jobs")
-
-    async def get(self, module: str, job: str | None = None, *, timeout: DurationLike | None = None) -> JobDescriptor:
-        """One job, by two names or as `"module.job"`.
-
-        Raises:
-            UnknownJobError: no host ever described it; has `.close_names`.
-        """
-        scope = self._scope()
-        address = split_address(module) if job is None else check_address(module, job)
-        deadline = scope.deadline(timeout)
-        found = await read(lambda: scope.backend.catalog.job(address), deadline, f"looking up job {address}")
-        if found is None:
-            raise await scope.lookup.unknown(address, deadline)
-        return found
-
-
-class HostsView:
-    """The hosts that live in a project."""
-
-    def __init__(self, scope: Callable[[], Scope]) -> None:
-        self._scope = scope
-
-    async def list(self, *, timeout: DurationLike | None = None) -> list[HostPresence]:
-        """All that said so lately."""
-        scope = self._scope()
-        return list(await read(scope.backend.catalog.hosts, scope.deadline(timeout), "listing hosts"))
+__all__ = ["HostsView", "JobsView"]

@@ -166,7 +166,8 @@ class LinkedRun:
     """One run that the handler triggered; its calls block, and go through the host.
 
     `duplicate`: an earlier attempt made it; `payload_differs`: with another payload than was given now;
-    `no_host`: it is stored, but no live host took runs of its job a moment ago.
+    `no_host`: it is stored, but no live host took runs of its job a moment ago;
+    `paused`: it is stored, and waits until somebody resumes its job.
     """
 
     def __init__(self, asks: Asks, call: int, number: int, *, told: list[Any], job: Job[Any, Any] | None) -> None:
@@ -175,7 +176,7 @@ class LinkedRun:
         self._number = number
         self._job = job
         self.key = RunKey(*told[:3])
-        self.duplicate, self.payload_differs, self.no_host = told[3:]
+        self.duplicate, self.payload_differs, self.no_host, self.paused = told[3:]
 
     @property
     def run_id(self) -> str:

@@ -97,7 +97,7 @@ class Relay:
         payload = None if data is None else codec.decode(data)
         run = await self._children.trigger_child(Target(JobAddress(module, job), schema), payload, **options)
         self._runs[number] = run
-        return [*run.key, run.duplicate, run.payload_differs, run.no_host]
+        return [*run.key, run.duplicate, run.payload_differs, run.no_host, run.paused]
 
 
 async def _status(run: Any, timeout: Any) -> str:

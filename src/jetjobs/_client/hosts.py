@@ -1,0 +1,46 @@
+"""What a client shows of a project's hosts, and what it can ask of them: `client.hosts`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from jetjobs._client.calls import read
+from jetjobs._client.scope import Scope
+from jetjobs._core.controls import check_actor
+from jetjobs._core.durations import DurationLike
+from jetjobs._core.models import HostPresence
+from jetjobs._ports import DrainAnswer
+from jetjobs.errors import HostNotFound
+
+
+class HostsView:
+    """The hosts that live in a project."""
+
+    def __init__(self, scope: Callable[[], Scope]) -> None:
+        self._scope = scope
+
+    async def list(self, *, timeout: DurationLike | None = None) -> list[HostPresence]:
+        """All that said so lately."""
+        scope = self._scope()
+        return list(await read(scope.backend.catalog.hosts, scope.deadline(timeout), "listing hosts"))
+
+    async def drain(
+        self, host_id: str, *, actor: str | None = None, timeout: DurationLike | None = None
+    ) -> DrainAnswer:
+        """Ask a host to take no more runs; what it answers, at once. Its running ones go on.
+
+        `jetjobs run` and `JobHost.run()` end then as at SIGTERM. A host inside another program stays, draining, until
+        that program closes it.
+
+        Raises:
+            HostNotFound: no such host lives.
+            AnswerUnknown: it doesn't answer; it may be frozen, or its event loop blocked.
+        """
+        by, scope = check_actor(actor), self._scope()
+        deadline = scope.deadline(timeout)
+        answer = await scope.backend.broker.ask_drain(host_id, by)
+        if answer is not None:
+            return answer
+        live = await read(scope.backend.catalog.hosts, deadline, "listing hosts")
+        known = ", ".join(host.host_id for host in live) or "none"
+        raise HostNotFound(f"no host {host_id!r} hears in project {scope.project!r}; live hosts: {known}")
