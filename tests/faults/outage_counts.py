@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from dataclasses import dataclass
+from itertools import pairwise
 
 from jetjobs._core.models import RunRecord, RunStatus
 from jetjobs._core.schedule_record import ScheduleRecord
@@ -28,6 +29,8 @@ POLICIES: Jobs = {
 }
 WITH_CRON: Jobs = {**POLICIES, "cron": {"triggers": [cron("* * * * * *")]}}
 WITH_GRACE: Jobs = {**WITH_CRON, "grace": {"triggers": [every("1s", misfire_grace=f"{GRACE:.0f}s")]}}
+RARE: Jobs = {"rare": {"triggers": [every("30s"), cron("*/30 * * * * *")], "at_once": 2}}
+"""Of these a crashed broker forgets ticks and repeats others, and an interval gets another rhythm."""
 
 LATE_STARTS = {  # how many of the outage run before the rhythm goes on; `None`: all
     **dict.fromkeys(("latest_skip", "latest_queue", "latest_allow", "cron", "grace"), 0),
@@ -103,6 +106,24 @@ async def check_outage(schedules: ScheduleRig, job: str, down: float, back: floa
     else:
         assert gone <= account.coalesced | after, job
         assert counters.missed == 0, job
+
+
+async def check_rare(schedules: ScheduleRig, down: float, back: float) -> None:
+    """Each occurrence is run or counted, none twice; one that fell due in the outage ran when it was over."""
+    for name in ("every", "cron"):
+        later = await eventually(
+            lambda name=name: [at for at in schedules.due("rare", name) if at > back + 5], 90, name
+        )
+        record = await schedules.settled("rare", name, later[0], within=30)
+        ran, counters = schedules.due("rare", name), record.counters
+        gaps = [later - sooner for sooner, later in pairwise(ran)]
+        show(f"rare/{name}: {counters}, {gaps} s between runs")
+        assert len(set(ran)) == len(ran) == counters.runs
+        assert counters.missed == counters.overlap_skips == 0
+        expected = (ran[-1] - ran[0]) / 30 + 1
+        assert counters.decided == expected if name == "cron" else abs(counters.decided - expected) < 1
+        assert min(gaps) >= 15
+        assert any(down < at <= back + 5 for at in ran), "no catch-up"
 
 
 async def _account(schedules: ScheduleRig, job: str, found: ScheduleRecord) -> Account:

@@ -15,7 +15,7 @@ from typing import Literal
 import pytest
 
 from jetjobs._core.models import RunStatus
-from tests.faults.outage_counts import WITH_CRON, WITH_GRACE, check_outage, quiet
+from tests.faults.outage_counts import RARE, WITH_CRON, WITH_GRACE, check_outage, check_rare, quiet
 from tests.faults.rig import Rig, eventually
 from tests.faults.schedule_rig import Jobs, ScheduleRig, every
 from tests.support.servers import RealServer
@@ -76,11 +76,19 @@ async def test_a_long_outage_has_the_catch_up_that_was_asked_for(
     schedules: ScheduleRig, own_server: RealServer, name: str
 ):
     """B17 among them."""
-    await _counted(schedules, own_server, LONG[name], WITH_GRACE)
+    down, back = await _counted(schedules, own_server, LONG[name], WITH_GRACE, beside=RARE)
+    await check_rare(schedules, down, back)
 
 
-async def _counted(schedules: ScheduleRig, server: RealServer, outage: Outage, jobs: Jobs) -> None:
-    hosts = [await schedules.host(jobs) for _ in range(2)]
+NONE: Jobs = {}
+
+
+async def _counted(
+    schedules: ScheduleRig, server: RealServer, outage: Outage, jobs: Jobs, *, beside: Jobs = NONE
+) -> tuple[float, float]:
+    """From when to when nobody could decide anything, once what each of the jobs came to is counted."""
+    everything = {**jobs, **beside}
+    hosts = [await schedules.host(everything) for _ in range(2)]
     began = time.time()
     for job in jobs:
         await schedules.started(job, 2)
@@ -99,9 +107,10 @@ async def _counted(schedules: ScheduleRig, server: RealServer, outage: Outage, j
         await asyncio.sleep(max(0.0, down + outage.away - time.time()))
         back = time.time()
         for _ in hosts:
-            await schedules.host(jobs)
+            await schedules.host(everything)
     for job in jobs:
         await check_outage(schedules, job, down, back)
+    return down, back
 
 
 @pytest.mark.parametrize("crash", [False, True], ids=["sigterm", "kill9"])
