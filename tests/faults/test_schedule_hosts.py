@@ -197,16 +197,24 @@ async def test_a_paused_schedule_stays_paused(schedules: ScheduleRig):
     assert len(schedules.starts("j")) <= count + 1
 
 
-async def test_a_host_killed_in_a_run_leaves_nothing_open(schedules: ScheduleRig):
-    jobs = {"j": {"triggers": [every("2s")], "takes": 1, "attempts": 2}}
+@pytest.mark.parametrize("attempts", [1, 2])
+async def test_a_host_killed_in_a_run_leaves_nothing_open(schedules: ScheduleRig, attempts: int):
+    jobs = {"j": {"triggers": [every("2s")], "takes": 1, "attempts": attempts}}
     host = await schedules.host(jobs)
-    await schedules.started("j", 1)
+    killed = (await schedules.started("j", 1))[0].run
     host.kill9()
     await schedules.host(jobs)
-    last = (await schedules.started("j", 5))[-1]
+    last = (await schedules.started("j", 4 + attempts, within=30))[-1]
     found = await schedules.settled("j", "every", last.due)
-    runs = await schedules.runs("j")
-    assert all(run.status in {RunStatus.SUCCEEDED, RunStatus.SKIPPED} for run in runs if run.run_id != last.run)
+    runs = {run.run_id: run for run in await schedules.runs("j")}
+    if attempts == 1:
+        assert (runs[killed].status, found.counters.failures) == (RunStatus.FAILED, 1)
+        assert found.last_error is not None
+        assert "no heartbeat since" in found.last_error
+    else:
+        assert (runs[killed].status, runs[killed].starts, found.counters.failures) == (RunStatus.SUCCEEDED, 2, 0)
+    others = [run for run in runs.values() if run.run_id not in {killed, last.run}]
+    assert all(run.status in {RunStatus.SUCCEEDED, RunStatus.SKIPPED} for run in others)
     by_run = {line.run for line in schedules.starts("j")}
     assert found.counters.runs == len(by_run)
 
