@@ -1,0 +1,337 @@
+"""Hosts inside other people's programs: several in one process, in a thread, on another kind of loop; whose signals."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import sys
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from jetjobs import AmbiguousHostError, HostSettings, JobClient, JobContext, JobHost, JobsNotHosted, Module
+from jetjobs.errors import HostError
+from jetjobs.sync import JobClient as SyncJobClient
+from tests.support import process_jobs
+from tests.support.field import QUICK, field_of
+from tests.support.programs_run import run_program
+
+pytestmark = pytest.mark.integration
+
+SETTINGS = HostSettings(**QUICK)
+
+
+def counting(name: str) -> Module:
+    """A module with a job that says whose it is."""
+    module = Module(name)
+
+    @module.job(timeout="20s", max_concurrency=4)
+    async def say(_ctx: JobContext, n: int) -> str:
+        return f"{name} {n}"
+
+    @module.job(timeout="20s", max_concurrency=4)
+    def say_plainly(_ctx: JobContext, n: int) -> str:
+        return f"{name} {n} in {threading.current_thread().name}"
+
+    return module
+
+
+async def said(module: Module, n: int) -> Any:
+    run = await module.jobs["say"].trigger(n)
+    return await run.result(timeout=15)
+
+
+def printed(out: str) -> list[str]:
+    """What a program printed, without its log."""
+    return [line for line in out.splitlines() if " [" not in line]
+
+
+class TestTwoHosts:
+    async def test_of_one_project_do_their_own_jobs(self, nats_url: str, project: str):
+        async with field_of(nats_url, project) as field:
+            shop, mail = counting("shop"), counting("mail")
+            first, second = await field.host(shop), await field.host(mail)
+            assert first.host_id != second.host_id
+            assert (await said(shop, 1), await said(mail, 2)) == ("shop 1", "mail 2")
+            assert {host.host_id for host in await field.client.hosts.list()} == {first.host_id, second.host_id}
+            assert [job.job for job in first.health().jobs] == ["shop.say", "shop.say_plainly"]
+            await first.close()
+            with pytest.raises(JobsNotHosted):
+                await said(shop, 3)
+            assert await said(mail, 4) == "mail 4"
+            assert (first.health().state, second.health().state) == ("closed", "serving")
+
+    async def test_of_two_projects_never_meet(self, nats_url: str, project: str):
+        other = f"{project}-2"
+        async with field_of(nats_url, project) as one, field_of(nats_url, other) as two:
+            shop, twin = counting("shop"), counting("shop")
+            await one.host(shop)
+            await two.host(twin)
+            assert (await said(shop, 1), await said(twin, 2)) == ("shop 1", "shop 2")
+            assert [run.result for run in await one.client.runs.list()] == ["shop 1"]
+            assert [run.result for run in await two.client.runs.list()] == ["shop 2"]
+
+    async def test_of_one_module_share_its_limit(self, nats_url: str, project: str):
+        async with field_of(nats_url, project) as field:
+            shop = counting("shop")
+            await field.host(shop)
+            second = await field.host(shop)
+            runs = [await shop.jobs["say"].trigger(n) for n in range(20)]
+            assert [await run.result(timeout=15) for run in runs] == [f"shop {n}" for n in range(20)]
+            await second.close()
+            assert await said(shop, 21) == "shop 21"  # the first one is bound still
+
+    async def test_of_one_module_in_two_projects_leave_open_which_is_meant(self, nats_url: str, project: str):
+        other = f"{project}-2"
+        async with field_of(nats_url, project) as one, field_of(nats_url, other) as two:
+            shop = counting("shop")
+            await one.host(shop)
+            second = await two.host(shop)
+            with pytest.raises(AmbiguousHostError, match=rf"{project} and {other}; write client\.get_job\(job\)"):
+                await said(shop, 1)
+            with pytest.raises(AmbiguousHostError):
+                await asyncio.to_thread(shop.jobs["say"].trigger_blocking, 1)
+            for each in (one, two):
+                run = await each.client.get_job(shop.jobs["say"]).trigger(5)
+                assert await run.result(timeout=15) == "shop 5"
+                assert (await each.client.runs.get(run.run_id)).host_id in {
+                    host.host_id for host in await each.client.hosts.list()
+                }
+            await second.close()
+            assert await said(shop, 2) == "shop 2"
+
+
+class HostThread:
+    """A host in a thread with an event loop of its own."""
+
+    def __init__(self, *modules: Module, url: str, project: str) -> None:
+        self.host = JobHost(modules, nats=url, project=project, settings=SETTINGS)
+        self.serving = threading.Event()
+        self.failure: BaseException | None = None
+        self._stop: Any = None
+        self._thread = threading.Thread(target=self._run, name="hosting")
+        self._thread.start()
+        assert self.serving.wait(20)
+
+    def stop(self) -> None:
+        self._stop()
+        self._thread.join(20)
+        assert not self._thread.is_alive()
+        assert self.failure is None
+
+    def _run(self) -> None:
+        try:
+            asyncio.run(self._serve())
+        except BaseException as failure:  # noqa: BLE001 - told by stop
+            self.failure = failure
+        finally:
+            self.serving.set()
+
+    async def _serve(self) -> None:
+        stopping = asyncio.Event()
+        loop = asyncio.get_running_loop()
+        self._stop = lambda: loop.call_soon_threadsafe(stopping.set)
+        async with self.host:
+            self.serving.set()
+            await stopping.wait()
+
+
+class TestThreads:
+    async def test_a_host_beside_the_main_thread(self, nats_url: str, project: str):
+        shop = counting("shop")
+        hosting = await asyncio.to_thread(HostThread, shop, process_jobs.jobs, url=nats_url, project=project)
+        try:
+            assert hosting.host.health().ready  # asked from another thread
+            async with JobClient(nats_url, project=project) as client:
+                for job, wanted in (("say", "shop 1"), ("say_plainly", "shop 1 in jetjobs handler")):
+                    run = await client.get_job("shop", job).trigger(1)
+                    assert await run.result(timeout=15) == wanted
+                isolated = await client.get_job(process_jobs.echo).trigger(b"there and back")
+                assert await isolated.result(timeout=30) == b"there and back"
+            # What it is bound to is the thread's loop: from this one's, a thread may block on it.
+            bound = await asyncio.to_thread(shop.jobs["say"].trigger_blocking, 2)
+            assert await asyncio.to_thread(bound.result, 15) == "shop 2"
+        finally:
+            await asyncio.to_thread(hosting.stop)
+        assert hosting.host.health().state == "closed"
+
+    async def test_two_threads_with_a_host_each_and_a_blocking_client(self, nats_url: str, project: str):
+        modules = counting("shop"), counting("mail")
+        threads = [await asyncio.to_thread(HostThread, each, url=nats_url, project=project) for each in modules]
+
+        def call() -> list[Any]:
+            with SyncJobClient(nats_url, project=project) as client:
+                return [client.get_job(name, "say").trigger(1).result(15) for name in ("shop", "mail")]
+
+        try:
+            assert await asyncio.to_thread(call) == ["shop 1", "mail 1"]
+        finally:
+            for each in threads:
+                await asyncio.to_thread(each.stop)
+
+    async def test_run_is_for_the_main_thread_and_says_what_to_write_instead(self, nats_url: str, project: str):
+        host = JobHost([counting("shop")], nats=nats_url, project=project)
+        with pytest.raises(HostError, match=r"only the main thread may; .* `async with JobHost"):
+            await asyncio.to_thread(host.run)
+        assert host.health().state == "new"
+
+
+def handlers() -> dict[int, Any]:
+    """Every signal's handler, and the descriptor that wakes the loop up."""
+    found: dict[int, Any] = {number: signal.getsignal(number) for number in signal.valid_signals()}
+    found[-1] = wakeup = signal.set_wakeup_fd(-1)
+    signal.set_wakeup_fd(wakeup)
+    return found
+
+
+@pytest.fixture
+def own_handler() -> Iterator[None]:
+    def heard(number: int, frame: object) -> None:
+        raise AssertionError(number, frame)
+
+    before = signal.signal(signal.SIGTERM, heard)
+    yield
+    signal.signal(signal.SIGTERM, before)
+
+
+# Whether the first argument's way of running leaves the handlers as they were, told after a signal of its own.
+RUNS = """
+import os, signal, sys, threading
+from jetjobs import JobHost, Module, JobContext
+
+shop = Module("shop")
+
+@shop.job(timeout="20s")
+async def add(ctx: JobContext, n: int) -> int:
+    return n
+
+def mine(*_):
+    print("mine", flush=True)
+
+signal.signal(signal.SIGTERM, mine)
+before = signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)
+for number in (signal.SIGTERM, signal.SIGINT):
+    host = JobHost([shop])
+    ready = threading.Event()
+    def end():
+        while not host.health().ready:
+            ready.wait(0.02)
+        os.kill(os.getpid(), number)
+    thread = threading.Thread(target=end)
+    thread.start()
+    code = host.run()
+    thread.join()
+    after = signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)
+    print(code, after == before, host.health().state, flush=True)
+os.kill(os.getpid(), signal.SIGTERM)
+"""
+
+
+class TestSignals:
+    @pytest.mark.usefixtures("own_handler")
+    async def test_start_and_close_leave_every_handler_alone(self, nats_url: str, project: str):
+        before = handlers()
+        host = JobHost([counting("shop"), process_jobs.jobs], nats=nats_url, project=project, settings=SETTINGS)
+        await host.start()
+        run = await process_jobs.echo.trigger(b"done")
+        assert await run.result(timeout=30) == b"done"
+        assert handlers() == before
+        await host.close()
+        assert handlers() == before
+
+    @pytest.mark.skipif(sys.platform == "win32", reason="kill is no signal there")
+    async def test_run_puts_back_what_was_there(self, nats_url: str, project: str):
+        done = await asyncio.to_thread(run_program, RUNS, nats_url, project)
+        assert (done.returncode, done.stderr) == (0, "")
+        assert printed(done.stdout) == ["0 True closed", "130 True closed", "mine"]
+
+
+UVLOOP_RUN = """
+import os, signal, sys, threading
+import asyncio
+import uvloop
+from jetjobs import HostSettings, JobHost, JobContext, Module
+from jetjobs.sync import JobClient
+
+shop = Module("shop")
+
+@shop.job(timeout="20s", max_concurrency=8)
+async def kind(ctx: JobContext, data: bytes) -> str:
+    return f"{type(asyncio.get_running_loop()).__module__} {len(data)}"
+
+@shop.job(timeout="20s", max_concurrency=8)
+def plain(ctx: JobContext, n: int) -> int:
+    return kind.trigger_blocking(b"x" * n).result(timeout=20) and n
+
+@shop.job(timeout="20s")
+async def slow(ctx: JobContext) -> str:
+    started.set()
+    await asyncio.sleep(0.5)
+    return "finished"
+
+started = threading.Event()
+host = JobHost([shop], settings=HostSettings(drain="5s"))
+
+def ask():
+    while not host.health().ready:
+        started.wait(0.02)
+    client = JobClient()
+    print(client.get_job("shop.kind").trigger(b"x" * 200_000).result(timeout=20), flush=True)
+    runs = [client.get_job("shop.plain").trigger(n) for n in range(1, 101)]
+    print(sum(run.result(timeout=20) for run in runs), flush=True)
+    last = client.get_job("shop.slow").trigger()
+    started.wait(20)
+    os.kill(os.getpid(), signal.SIGINT)
+    print(last.result(timeout=20), flush=True)
+
+thread = threading.Thread(target=ask)
+thread.start()
+code = host.run(loop_factory=uvloop.new_event_loop)
+thread.join()
+sys.exit(code)
+"""
+
+UVLOOP_EMBEDDED = """
+import asyncio
+import uvloop
+from jetjobs import JobClient, JobHost, JobContext, Module
+
+shop = Module("shop")
+
+@shop.job(timeout="20s", max_concurrency=8)
+async def add(ctx: JobContext, n: int) -> int:
+    return n + 1
+
+async def main():
+    async with JobHost([shop]) as host, JobClient() as client:
+        runs = [await add.trigger(n) for n in range(50)]
+        print(sum([await run.result(timeout=20) for run in runs]), type(asyncio.get_running_loop()).__module__)
+        print(len(await client.runs.list(limit=100)), host.health().ok, flush=True)
+
+uvloop.run(main())
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there is no uvloop")
+class TestUvloop:
+    async def test_run_on_it_does_jobs_and_drains(self, nats_url: str, project: str):
+        done = await asyncio.to_thread(run_program, UVLOOP_RUN, nats_url, project)
+        assert (done.returncode, done.stderr) == (130, "")
+        assert printed(done.stdout) == ["uvloop 200000", "5050", "finished"]
+
+    async def test_embedded_in_a_program_of_its_own(self, nats_url: str, project: str):
+        done = await asyncio.to_thread(run_program, UVLOOP_EMBEDDED, nats_url, project)
+        assert (done.returncode, done.stderr) == (0, "")
+        assert printed(done.stdout) == ["1275 uvloop", "50 True"]
+
+
+async def test_a_host_that_is_switched_off_binds_and_is_ready(nats_url: str, project: str):
+    async with field_of(nats_url, project) as field:
+        await field.host(counting("shop"))
+        caller = counting("shop")
+        off = await field.host(caller, enabled=False)
+        assert await said(caller, 3) == "shop 3"
+        health = off.health()
+        assert (health.state, health.ready, health.jobs) == ("off", True, ())
