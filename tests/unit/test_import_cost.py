@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Iterable
@@ -53,6 +55,10 @@ def imported(program: str, heavy: Iterable[str] = HEAVY) -> list[str]:
     return json.loads(subprocess.run(command, check=True, capture_output=True, text=True, timeout=60).stdout)
 
 
+def test_the_package_alone_imports_nothing_of_itself():
+    assert imported("import jetjobs\n", ["jetjobs.errors", "jetjobs.module", "dataclasses", "inspect"]) == []
+
+
 @pytest.mark.parametrize("program", ["import jetjobs\n", DECLARING], ids=["the package", "a module that declares"])
 def test_declaring_imports_nothing_heavy(program: str):
     assert imported(program) == []
@@ -80,15 +86,40 @@ def test_a_client_needs_no_engine(name: str):
     assert imported(f"from jetjobs import {name}\n", ["jetjobs._engine", "multiprocessing", "jetjobs.host"]) == []
 
 
-def test_the_front_doors_are_the_modules_own():
+def test_names_are_what_their_modules_call_so():
     import jetjobs
-    from jetjobs import client, host, sync
+    from jetjobs import client, declaring, host, sync
 
-    assert jetjobs.JobHost is host.JobHost
-    assert (jetjobs.JobClient, jetjobs.JobRun) == (client.JobClient, client.JobRun)
-    assert (jetjobs.TriggerError, jetjobs.TriggerRequest) == (client.TriggerError, client.TriggerRequest)
+    assert (jetjobs.JobHost, jetjobs.JobClient, jetjobs.JobRun) == (host.JobHost, client.JobClient, client.JobRun)
     assert jetjobs.SyncJobClient is sync.JobClient
-    assert callable(jetjobs.job)  # not the module of this name
+    assert jetjobs.job is declaring.job
+
+
+def test_the_decorator_is_not_the_module_of_its_name():
+    program = """
+    import jetjobs.job
+    from jetjobs import job
+    from jetjobs.job import Job
+
+    assert job is jetjobs.job and callable(job) and Job is jetjobs.Job
+    """
+    assert imported(program + "\n", ["jetjobs._engine"]) == []
+
+
+def test_every_name_is_told_to_checkers_and_at_run_time():
+    import jetjobs
+
+    told = re.findall(r"from (\S+) import (\w+) as (\w+)", inspect.getsource(jetjobs))
+    assert all(name == alias for _, name, alias in told)
+    assert {name: home for home, name, _ in told} == jetjobs._HOME
+    for name in jetjobs._HOME:
+        assert getattr(jetjobs, name) is not None
+    assert set(dir(jetjobs)) >= set(jetjobs._HOME)
+
+
+def test_a_star_brings_all_of_them():
+    program = "from jetjobs import *\nassert callable(job) and JobHost and JobClient and RunRecord\n"
+    assert "nats" in imported(program)
 
 
 def test_a_name_that_does_not_exist_is_told():
@@ -98,4 +129,3 @@ def test_a_name_that_does_not_exist_is_told():
         jetjobs.JobHosts  # noqa: B018  # pyright: ignore
     with pytest.raises(ImportError, match="JobHosts"):
         from jetjobs import JobHosts  # noqa: F401  # pyright: ignore
-    assert {"JobHost", "Module"} <= set(dir(jetjobs))
