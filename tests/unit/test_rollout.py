@@ -24,7 +24,7 @@ DESCRIPTORS = st.builds(
 )
 
 
-@given(SIGNS, SIGNS, lives=st.booleans())
+@given(mine=SIGNS, theirs=SIGNS, lives=st.booleans())
 def test_a_newer_release_may_an_older_one_may_not(mine: Sign, theirs: Sign, *, lives: bool):
     may = may_change(mine, theirs, theirs_lives=lives)
     if theirs.version is not None:
@@ -51,7 +51,7 @@ def test_whoever_comes_in_whatever_order_the_newest_release_has_the_last_word(
         assert all(not_older(stands.version, version) for version in versions)
 
 
-@given(DESCRIPTORS, DESCRIPTORS, lives=st.booleans())
+@given(mine=DESCRIPTORS, found=DESCRIPTORS, lives=st.booleans())
 def test_what_says_the_same_is_written_only_for_a_newer_sign(mine: JobDescriptor, found: JobDescriptor, *, lives: bool):
     same = replace(mine, digest=found.digest)
     assert may_describe(same, found, theirs_lives=lives) == is_newer(mine.version, found.version)

@@ -25,7 +25,7 @@ from jetjobs._core.controls import Standing, standing
 from jetjobs._engine.tasks import in_batches
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping
 
     from jetjobs._core.models import JobAddress
     from jetjobs._engine.engine import Engine
@@ -43,9 +43,9 @@ class Controls:
 
     interval = PASS_EVERY
 
-    def __init__(self, engine: Engine, jobs: Iterable[Job[Any, Any]]) -> None:
+    def __init__(self, engine: Engine, jobs: Iterable[Job[Any, Any]], limits: Mapping[JobAddress, int]) -> None:
         self._engine = engine
-        self._declared = {job.address: job.policy.max_concurrency for job in jobs}
+        self._declared = limits  # of each job; another's word may change them
         # What is ordered for a job holds under its old names too.
         self._names = {job.address: (job.now_called.address,) if job.now_called else () for job in jobs}
         self._known: dict[JobAddress, StoredControl] = {}
@@ -58,6 +58,10 @@ class Controls:
         """Make the consumers exist, as it is declared and ordered; without `update` only those that are missing."""
         await self._learn(set())
         await in_batches(self._ensure(address, self._standing(address), update=update) for address in self._declared)
+
+    async def bring_in_line(self, addresses: Iterable[JobAddress]) -> None:
+        """Give the consumers of these jobs the limit that is declared and ordered now."""
+        await in_batches(self._ensure(address, self._standing(address), update=True) for address in addresses)
 
     def attach(self, runners: Iterable[Runner]) -> None:
         """Have these take as many at once as is ordered, now and later."""

@@ -17,6 +17,7 @@ import structlog
 
 from jetjobs._core.retention import RetentionRules
 from jetjobs._engine.controls import Controls
+from jetjobs._engine.describing import Describing
 from jetjobs._engine.draining import Draining
 from jetjobs._engine.engine import Engine
 from jetjobs._engine.event_bridge import EventBridge
@@ -101,9 +102,12 @@ class Hosting:
             version=version,
             asking=asking,
         )
-        self.presence = Presence(self.engine, self._descriptors())
+        descriptors = self._descriptors()
+        self.presence = Presence(self.engine, descriptors)
+        self._describing = Describing(self.engine, descriptors)
         self._reconciler = Reconciler(self.engine, self._declared()) if schedules else None
-        self._controls = Controls(self.engine, [job for each in served for job in each.jobs])
+        every = [job for each in served for job in each.jobs]
+        self._controls = Controls(self.engine, every, self._describing.limits)
         self._draining = Draining(self.engine, self._stop_and_say, on_drain)
         self._services = self._loops()
         self.bridge = EventBridge(self.engine, [job for each in served for job in each.jobs])
@@ -125,7 +129,8 @@ class Hosting:
         ]
         controls = Service("controls", self._controls.one_pass, self._controls.interval, clock=clock)
         self._controls.wake = controls.wake
-        loops.append(controls)
+        again = Service("descriptions", self._describe_again, self._describing.interval, clock=clock)
+        loops += [controls, again]
         if self._reconciler is not None:
             loops.append(Service("schedules", self._reconciler.one_pass, PASS_EVERY, clock=clock, at_once=True))
         return loops
@@ -152,8 +157,15 @@ class Hosting:
         broker = self.engine.backend.broker
         await broker.ensure_project()
         await self._measure_clock()  # before anything is written that says when
+        await self._describing.describe()
         await self._controls.prepare(update=update)
-        await self.presence.describe()
+        if update:
+            # A newer release may have described a job between the two: its limit is the last word.
+            await self._controls.bring_in_line(await self._describing.look())
+            await self.presence.appear()
+
+    async def _describe_again(self) -> None:
+        await self._controls.bring_in_line(await self._describing.one_pass())
 
     async def start(self) -> None:
         """Serve."""

@@ -66,11 +66,9 @@ class Presence:
             await in_batches(backend.catalog.describe(descriptor) for descriptor in self._descriptors)
             self.problem = None
 
-    async def describe(self) -> None:
-        """Publish the descriptors that differ, then the presence, and compare with the hosts that live."""
-        catalog = self._engine.backend.catalog
+    async def appear(self) -> None:
+        """Say it for the first time, and compare with the hosts that live."""
         self._started_at = self._engine.backend.broker.now()
-        await in_batches(catalog.describe(descriptor) for descriptor in self._descriptors)
         await self.one_pass()
         await self.compare()
 
