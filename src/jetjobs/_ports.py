@@ -19,6 +19,7 @@ from typing import Literal, NamedTuple, Protocol
 
 from jetjobs._core.controls import JobControl
 from jetjobs._core.events import Event
+from jetjobs._core.glance import Wanted
 from jetjobs._core.models import (
     ClaimCheck,
     HostPresence,
@@ -38,6 +39,16 @@ class Stored(NamedTuple):
     record: RunRecord
     revision: int
     stored_at: datetime
+
+
+class Slice(NamedTuple):
+    """Some of the records of a scan from the last written to the first.
+
+    No run still to come was made after `until`, but for those made since the scan began.
+    """
+
+    found: list[Stored]
+    until: datetime
 
 
 class StoredSchedule(NamedTuple):
@@ -219,6 +230,13 @@ class Broker(Protocol):
         """
         ...
 
+    def waiting(self, job: JobAddress | None = None, *, module: str | None = None) -> AsyncIterator[Message]:
+        """The messages of runs on subjects of their own, in no order; may be late. What has started is among them.
+
+        Schedules come before triggers, so that a run that moves from one to the other meanwhile isn't missed.
+        """
+        ...
+
     async def purge(self, subject: str, *, up_to: int) -> int:
         """Remove a subject's messages with sequences ≤ `up_to`; returns how many went."""
         ...
@@ -310,6 +328,21 @@ class RunStore(Protocol):
 
         Unreadable ones are left out.
         """
+        ...
+
+    def newest(
+        self, job: JobAddress | None = None, *, module: str | None = None, wanted: Wanted | None = None
+    ) -> AsyncIterator[Slice]:
+        """The same from the last written to the first, in slices, so that whoever has enough can stop.
+
+        One that is written again meanwhile comes at least once, perhaps as it was before.
+        """
+        ...
+
+    def written_after(
+        self, revision: int, job: JobAddress | None = None, *, module: str | None = None
+    ) -> AsyncIterator[Stored]:
+        """Those written after a revision, in the order they were written, each as it is now; may be late."""
         ...
 
     async def delete(self, run: RunKey, revision: int) -> bool:

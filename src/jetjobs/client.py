@@ -12,14 +12,16 @@ from typing import Any, Self, TypeVar, overload
 
 from jetjobs._client.binding import ClientBinding
 from jetjobs._client.handle import JobHandle as JobHandle
+from jetjobs._client.hosts import HostsView
 from jetjobs._client.job_run import JobRun as JobRun
+from jetjobs._client.jobs import JobsView
 from jetjobs._client.lookup import JobLookup
 from jetjobs._client.many import JobName, trigger_many
 from jetjobs._client.many import TriggerError as TriggerError
 from jetjobs._client.many import TriggerRequest as TriggerRequest
 from jetjobs._client.publishing import Triggered
+from jetjobs._client.runs import RunsView
 from jetjobs._client.scope import Scope
-from jetjobs._client.views import HostsView, JobsView, RunsView
 from jetjobs._core.cancelling import CancelOutcome as CancelOutcome
 from jetjobs._core.cancelling import CancelResult as CancelResult
 from jetjobs._core.controls import JobControl as JobControl

@@ -16,16 +16,19 @@ from jetjobs._client.blocking_run import JobRun as JobRun
 from jetjobs._client.calls import Deadline
 from jetjobs._client.handle import JobHandle as AsyncHandle
 from jetjobs._client.handle import asked_of
+from jetjobs._client.hosts import HostsView as AsyncHosts
 from jetjobs._client.job_run import JobRun as AsyncRun
+from jetjobs._client.jobs import JobsView as AsyncJobs
 from jetjobs._client.many import JobName, trigger_many
 from jetjobs._client.many import TriggerError as TriggerError
 from jetjobs._client.many import TriggerRequest as TriggerRequest
 from jetjobs._client.publishing import Triggered
-from jetjobs._client.scope import Scope
-from jetjobs._client.views import HostsView as AsyncHosts
-from jetjobs._client.views import JobsView as AsyncJobs
-from jetjobs._client.views import RunsView as AsyncRuns
-from jetjobs._core.durations import DurationLike, InstantLike
+from jetjobs._client.pulled import Pulled
+from jetjobs._client.run_filters import RunFilters, read_filters
+from jetjobs._client.runs import RunsView as AsyncRuns
+from jetjobs._client.runs import unroll_named, watch_named
+from jetjobs._client.scope import Scope, seconds
+from jetjobs._core.durations import DurationLike
 from jetjobs._core.models import JobAddress, RunKey, RunRecord
 from jetjobs._core.names import check_address, split_address
 from jetjobs._core.run_ids import safe_run_id
@@ -38,8 +41,6 @@ from jetjobs.module import Module
 
 P = TypeVar("P")
 R = TypeVar("R")
-
-_PAGE = 1000
 
 
 class JobClient:
@@ -214,37 +215,40 @@ class RunsView(BlockingView[AsyncRuns]):
 
     get = Blocking(AsyncRuns.get)
     list = Blocking(AsyncRuns.list)
+    cancel = Blocking(AsyncRuns.cancel)
+    delete = Blocking(AsyncRuns.delete)
+    retry = Blocking(AsyncRuns.retry)
 
-    def iter(
-        self,
-        *,
-        module: str | None = None,
-        job: str | None = None,
-        status: str | Iterable[str] | None = None,
-        since: InstantLike | None = None,
-        until: InstantLike | None = None,
-        error_type: str | None = None,
-        text: str | None = None,
-        include_skipped: bool = False,
-    ) -> Iterator[RunRecord]:
-        """All runs that match, newest first, a page at a time. Runs made meanwhile are left out."""
-        page_before = partial(
-            self.list,
-            module=module,
-            job=job,
-            status=status,
-            since=since,
-            until=until,
-            error_type=error_type,
-            text=text,
-            include_skipped=include_skipped,
-            limit=_PAGE,
-        )
-        page = page_before()
-        yield from page
-        while len(page) == _PAGE:
-            page = page_before(before=page[-1])
-            yield from page
+    def iter(self, **filters: Unpack[RunFilters]) -> Iterator[RunRecord]:
+        """All runs that match, newest first, read as they are asked for. Runs made meanwhile are left out.
+
+        The filters are those of `RunFilters`.
+        """
+        wanted = read_filters(filters)
+        for batch in Pulled(self._line, lambda scope: unroll_named(scope, wanted)):
+            yield from batch
+
+    @overload
+    def watch(
+        self, *, heartbeat: None = None, existing: bool = False, **filters: Unpack[RunFilters]
+    ) -> Iterator[RunRecord]: ...
+    @overload
+    def watch(
+        self, *, heartbeat: DurationLike, existing: bool = False, **filters: Unpack[RunFilters]
+    ) -> Iterator[RunRecord | None]: ...
+    def watch(
+        self, *, heartbeat: DurationLike | None = None, existing: bool = False, **filters: Unpack[RunFilters]
+    ) -> Iterator[RunRecord | None]:
+        """The records of runs that match, each time one changes, until the client is closed; through outages too.
+
+        Of changes within half a second only the last may be seen; what is deleted isn't told. With `existing` what is
+        there comes first, newest first. With a `heartbeat` it gives `None` once it has begun to watch, and whenever
+        nothing changed for so long: a chance to stop. Ctrl-C ends it at any time.
+        """
+        wanted = read_filters(filters)
+        beat = None if heartbeat is None else seconds(heartbeat, "heartbeat")
+        for batch in Pulled(self._line, lambda scope: watch_named(lambda: scope, wanted, beat, existing=existing)):
+            yield from batch or (None,)
 
 
 class JobsView(BlockingView[AsyncJobs]):

@@ -19,7 +19,7 @@ import jetjobs
 from jetjobs import JobContext, JobHost, Module, RunStatus, SyncJobClient
 from jetjobs import client as awaited
 from jetjobs import sync as blocking
-from jetjobs._client import views
+from jetjobs._client import hosts, jobs, runs, scanning
 from jetjobs._client.loop_thread import loop_thread
 from jetjobs.client import CancelOutcome
 from jetjobs.config import HostSettings
@@ -111,9 +111,9 @@ def public(owner: type[Any]) -> dict[str, inspect.Signature | None]:
     [
         (blocking.JobClient, awaited.JobClient, set[str]()),
         (blocking.JobRun, awaited.JobRun, {"of"}),
-        (blocking.RunsView, views.RunsView, set[str]()),
-        (blocking.JobsView, views.JobsView, set[str]()),
-        (blocking.HostsView, views.HostsView, set[str]()),
+        (blocking.RunsView, runs.RunsView, set[str]()),
+        (blocking.JobsView, jobs.JobsView, set[str]()),
+        (blocking.HostsView, hosts.HostsView, set[str]()),
     ],
     ids=lambda given: getattr(given, "__name__", ""),
 )
@@ -165,7 +165,7 @@ async def test_runs_are_cancelled_and_moved(client: JobClient, shop: Shop):
 
 
 async def test_lists(client: JobClient, shop: Shop, host: JobHost, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(blocking, "_PAGE", 2)
+    monkeypatch.setattr(scanning, "_HELD", 2)
 
     def use() -> None:
         results = client.trigger_many(TriggerRequest(shop.add, n) for n in [*range(5), "x"])

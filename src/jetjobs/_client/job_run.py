@@ -2,44 +2,26 @@
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Callable
-from contextlib import suppress
-from typing import Any, Generic, TypeVar, assert_never
+from typing import Any, Generic, TypeVar
 
-from jetjobs._client.calls import Deadline, Pauses
+from jetjobs._client.cancelling import Cancelling
 from jetjobs._client.publishing import Triggered
-from jetjobs._client.reading import Reader, Waiting
+from jetjobs._client.reading import Reader
 from jetjobs._client.rescheduling import reschedule
 from jetjobs._client.scope import Scope, seconds
 from jetjobs._client.waiting import wait_for_end
-from jetjobs._core import names
-from jetjobs._core.cancelling import (
-    Answer,
-    CancelAction,
-    CancelOutcome,
-    CancelResult,
-    Create,
-    NoSuchRun,
-    Save,
-    decide_cancel,
-)
+from jetjobs._core.cancelling import CancelResult
 from jetjobs._core.durations import DurationLike, InstantLike
-from jetjobs._core.models import RunKey, RunRecord, RunStatus
-from jetjobs._ports import Stored
+from jetjobs._core.models import RunRecord, RunStatus
 from jetjobs.errors import (
-    AnswerUnknown,
-    BrokerError,
-    BrokerUnavailable,
     PayloadInvalidError,
     RunCancelled,
     RunEnded,
     RunFailed,
     RunMissed,
-    RunNotFound,
     RunSkipped,
     RunTimedOut,
-    WrongRevision,
 )
 
 R = TypeVar("R")
@@ -145,7 +127,7 @@ class JobRun(Generic[R]):
             RunNotFound: neither a record nor a message of it; nothing was written.
             AnswerUnknown: not confirmed in time; cancel again.
         """
-        return await _Cancelling(self._scope, self.key).cancel(self._scope.deadline(timeout))
+        return await Cancelling(self._scope, self.key).cancel(self._scope.deadline(timeout))
 
     async def reschedule(self, at: InstantLike, *, timeout: DurationLike | None = None) -> None:
         """Move a delayed run to another instant; a past one starts it now.
@@ -175,86 +157,3 @@ def _why(record: RunRecord) -> str:
     return f"run {record.run_key} {'was' if status in {'cancelled', 'skipped', 'missed'} else 'has'} {status}" + (
         f": {reason}" if reason else ""
     )
-
-
-class _Cancelling:
-    """One call of `cancel`: read, decide, write; again when somebody else wrote first."""
-
-    def __init__(self, scope: Scope, run: RunKey) -> None:
-        self._run = run
-        self._project = scope.project
-        self._reader = Reader(scope)
-        self._runs = scope.backend.runs
-        self._broker = scope.backend.broker
-        self._time = scope.time
-        self._claim = secrets.token_hex(8)
-        self._waiting: Waiting | None = None
-
-    async def cancel(self, deadline: Deadline) -> CancelResult:
-        pauses = Pauses(deadline)
-        sent = False
-        while True:
-            action, stored = await self._decide(deadline)
-            try:
-                return await self._carry_out(action, stored)
-            except WrongRevision:
-                continue
-            except AnswerUnknown as error:
-                sent = True
-                cause: BrokerError = error
-            except BrokerUnavailable as error:
-                cause = error
-            if not await pauses.another_try():
-                error_type = AnswerUnknown if sent else BrokerUnavailable
-                raise error_type(f"cancel of run {self._run} not confirmed within {deadline.seconds:g} s") from cause
-
-    async def _decide(self, deadline: Deadline) -> tuple[CancelAction, Stored | None]:
-        stored = await self._reader.stored(self._run, deadline)
-        if stored is None:
-            self._waiting = await self._reader.waiting(self._run, deadline)
-            if self._waiting is None:
-                stored = await self._reader.stored(self._run, deadline)
-        action = decide_cancel(
-            stored.record if stored is not None else None,
-            waiting=self._waiting.record if self._waiting is not None else None,
-            now=await self._time.now(self._broker, deadline),
-            claim=self._claim,
-        )
-        return action, stored
-
-    async def _carry_out(self, action: CancelAction, stored: Stored | None) -> CancelResult:
-        match action:
-            case Create(record):
-                await self._runs.create(record)
-                return await self._won(record)
-            case Save(record, frees):
-                assert stored is not None
-                await self._runs.update(record, stored.revision)
-                if frees:
-                    return await self._won(record)
-                await self._ring()
-                return CancelResult(CancelOutcome.ASKED, record.status)
-            case Answer(result, ring):
-                if ring:
-                    await self._ring()
-                return result
-            case NoSuchRun():
-                raise RunNotFound(f"no run {self._run} in project {self._project!r}: nothing to cancel")
-        assert_never(action)
-
-    async def _won(self, record: RunRecord) -> CancelResult:
-        """Tell who waits, and take the messages away: nobody will start them, and a leftover is harmless."""
-        self._broker.announce_end(record)
-        with suppress(BrokerError):
-            for subject in (
-                names.run_schedules(self._project, self._run),
-                names.trigger_subject(self._project, self._run),
-            ):
-                message = await self._broker.last(subject)
-                if message is not None:
-                    await self._broker.purge(subject, up_to=message.sequence)
-        return CancelResult(CancelOutcome.CANCELLED, record.status)
-
-    async def _ring(self) -> None:
-        with suppress(BrokerError):  # the mark on the record is what counts
-            await self._broker.ring_cancel(self._run)

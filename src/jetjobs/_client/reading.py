@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from typing import Any
 
 from jetjobs._client.calls import Deadline, read
 from jetjobs._client.scope import Scope
@@ -122,6 +123,17 @@ class Reader:
         if body is None or body.claim is None:
             return record
         return replace(record, result_body=await self._fetched(body, body.claim, deadline))
+
+    async def payload(self, record: RunRecord, deadline: Deadline) -> Any:
+        """The payload a run had, fetched where it is large.
+
+        Raises:
+            PayloadInvalidError: it is gone, incomplete, or was never readable.
+        """
+        body = record.payload_body
+        if body is not None and body.claim is not None:
+            body = await self._fetched(body, body.claim, deadline)
+        return None if body is None else body.value
 
     async def _fetched(self, body: Body, claim: ClaimCheck, deadline: Deadline) -> Body:
         data = await read(lambda: self._payloads.get(claim), deadline, f"fetching {claim.subject}")

@@ -96,6 +96,15 @@ def schedule_id_pattern(project: str, run_id: str) -> str:
     return f"jetjobs.{project}.schedule.*.*.run.{run_id}.*"
 
 
+def run_patterns(project: str, address: JobAddress | None = None, module: str | None = None) -> tuple[str, str]:
+    """Subjects of the schedules and of the triggers of all runs, or of a job's, or of a module's."""
+    if address is None:
+        within = f"{'*' if module is None else encode_token(module)}.*"
+    else:
+        within = f"{encode_token(address.module)}.{encode_token(address.job)}"
+    return f"jetjobs.{project}.schedule.{within}.run.>", f"jetjobs.{project}.trigger.{within}.run.>"
+
+
 def job_triggers(project: str, address: JobAddress) -> str:
     """All trigger subjects of a job, reserved ones included."""
     return _prefix(project, "trigger", address.module, address.job) + ">"

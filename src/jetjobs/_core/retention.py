@@ -259,15 +259,20 @@ def _promise_holds(record: RunRecord, retention: JobRetention, age: timedelta) -
     return age <= retention.keys and promised(record)
 
 
-def _doomed(record: RunRecord, revision: int, ended_at: datetime, fate: Fate) -> Doomed:
+def has_bodies_outside(record: RunRecord) -> bool:
+    """Whether a record names claim checks under an id that no run of another job can have."""
     bodies = (record.payload_body, record.result_body, record.checkpoint_body)
     outside = any(body is not None and body.claim is not None for body in bodies)
+    return outside and (is_fresh(record.run_id) or promised(record))
+
+
+def _doomed(record: RunRecord, revision: int, ended_at: datetime, fate: Fate) -> Doomed:
     return Doomed(
         ended_us=(ended_at - _EPOCH) // _MICROSECOND,
         revision=revision,
         run=record.run_key,
         shrinks=fate is Fate.SHRINK,
-        bodies_outside=outside and (is_fresh(record.run_id) or promised(record)),
+        bodies_outside=has_bodies_outside(record),
         expires_at=record.expires_at,
     )
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import aclosing, asynccontextmanager
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Any, Final
@@ -25,6 +25,7 @@ from jetjobs._nats.faults import NotFound
 from jetjobs._nats.inbound import Inbound
 from jetjobs._nats.link import Link
 from jetjobs._nats.operator_signals import OperatorSignals
+from jetjobs._nats.pages import read_messages
 from jetjobs._nats.provision import Provisioner, ProvisionSettings, wanted_streams
 from jetjobs._nats.pull import ContinuousPull, Share
 from jetjobs._nats.rights import prove_deliveries
@@ -198,6 +199,14 @@ class NatsBroker:
     async def in_stream(self, runs: Sequence[RunKey]) -> set[RunKey]:
         """Those of the runs with a message on a trigger or schedule subject of their own, as the leader has it."""
         return await runs_in_stream(self._link, self._project, runs)
+
+    async def waiting(self, job: JobAddress | None = None, *, module: str | None = None) -> AsyncIterator[Message]:
+        """The messages of runs on subjects of their own, schedules before triggers."""
+        for pattern in names.run_patterns(self._project, job, module):
+            async with aclosing(read_messages(self._link, self._stream, pattern)) as pages:
+                async for page in pages:
+                    for message in page:
+                        yield message
 
     async def purge(self, subject: str, *, up_to: int) -> int:
         """Remove a subject's messages with sequences ≤ `up_to`; returns how many went."""

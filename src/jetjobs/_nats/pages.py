@@ -8,9 +8,11 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager
 from datetime import datetime
 from typing import Final, NamedTuple
 
+from jetjobs._core.models import Message
 from jetjobs._nats.faults import Refused, no_responders, permission_missing
 from jetjobs._nats.inbound import Inbound
 from jetjobs._nats.link import Link
@@ -22,6 +24,10 @@ EVERYTHING: Final = ">"
 _PAGE_MESSAGES: Final = 1000
 _SMALL_PAGE: Final = 200
 _PAGE_BYTES: Final = 4 * 1024 * 1024
+
+_OF_THE_PAGE: Final = frozenset(
+    {"Nats-Stream", "Nats-Subject", "Nats-Sequence", "Nats-Time-Stamp", "Nats-Num-Pending", "Nats-Last-Sequence"}
+)
 
 _PAGE_TIMEOUT: Final = 5.0
 _ATTEMPTS: Final = 3
@@ -36,65 +42,135 @@ class Entry(NamedTuple):
     stored_at: datetime
 
 
-async def read_pages(link: Link, stream: str, pattern: str) -> AsyncGenerator[list[Entry], None]:
+async def read_pages(link: Link, stream: str, pattern: str, start: int = 1) -> AsyncGenerator[list[Entry], None]:
     """The newest messages under a pattern in the order they were stored, in lists of up to a thousand.
 
-    The server counts what is left for every page, and counting all there is (`EVERYTHING`) costs it nothing. Pages
-    are smaller then: a thousand messages that come at once hold up the event loop for a tenth of a second.
-
-    One that is written again while this goes on may come a second time, as it is then.
+    `start` leaves out those of lower sequences. One that is written again while this goes on may come a second time,
+    as it is then.
 
     Raises:
         BrokerUnavailable: no page could be had in several attempts.
         PermissionMissing: the user may not read this stream.
     """
+    async with open_pages(link, stream, pattern) as pages:
+        async for page in pages.forward(start):
+            yield [entry_of(message) for message in page]
+
+
+async def read_messages(link: Link, stream: str, pattern: str) -> AsyncGenerator[list[Message], None]:
+    """The same with the headers that were stored."""
+    async with open_pages(link, stream, pattern) as pages:
+        async for page in pages.forward(1):
+            yield [_message_of(message) for message in page]
+
+
+def _message_of(message: Inbound) -> Message:
+    entry = entry_of(message)
+    own = {name: value for name, value in message.headers.items() if name not in _OF_THE_PAGE}
+    return Message(entry.subject, own, entry.data, entry.revision, entry.stored_at)
+
+
+def entry_of(message: Inbound) -> Entry:
+    """One answer of a page as an entry."""
+    headers = message.headers
+    stored_at = datetime.fromisoformat(headers["Nats-Time-Stamp"])
+    return Entry(headers["Nats-Subject"], message.data, int(headers["Nats-Sequence"]), stored_at)
+
+
+def sequence_of(message: Inbound) -> int:
+    """Where in the stream an answer of a page lies."""
+    return int(message.headers["Nats-Sequence"])
+
+
+@asynccontextmanager
+async def open_pages(link: Link, stream: str, pattern: str) -> AsyncGenerator[Pages]:
+    """Pages of a stream's messages under a pattern, one request under way at a time."""
     inbox = link.connection.client.new_inbox()
-    page = _Page(stream, pattern, inbox, _SMALL_PAGE if pattern == EVERYTHING else _PAGE_MESSAGES)
-    listening = await link.connection.listen(inbox + ".*", page.take)
-    forget_refusals = link.connection.on_refusal(page.refused)
+    pages = Pages(link, f"$JS.API.DIRECT.GET.{stream}", pattern, inbox)
+    listening = await link.connection.listen(inbox + ".*", pages.take)
+    forget_refusals = link.connection.on_refusal(pages.refused)
     try:
-        start, failures, left = 1, 0, 1
-        while left:
-            await link.connection.wait_connected(_PAGE_TIMEOUT)
-            left = await page.ask(link, start)
-            failures = 0 if page.entries or left == 0 else failures + 1
-            if failures == _ATTEMPTS:
-                raise BrokerUnavailable(f"{stream} gave no page of {pattern} in {_ATTEMPTS} attempts")
-            if page.entries:
-                start = page.entries[-1].revision + 1
-                yield page.entries
+        yield pages
     finally:
         forget_refusals()
         await link.connection.forget(listening)
 
 
-class _Page:
-    """One request under way at a time; answers to an earlier one are let fall."""
+class Pages:
+    """Asks for pages; answers to an earlier request are let fall. Made by `open_pages`.
 
-    def __init__(self, stream: str, pattern: str, inbox: str, size: int) -> None:
-        self.entries: list[Entry] = []
-        self._size = size
-        self._inbox = inbox
-        self._request = f"$JS.API.DIRECT.GET.{stream}"
+    The server counts what is left for every page, and counting all there is (`EVERYTHING`) costs it nothing. Pages
+    are smaller then: a thousand messages that come at once hold up the event loop for a tenth of a second.
+    """
+
+    def __init__(self, link: Link, request: str, pattern: str, inbox: str) -> None:
+        self._link = link
+        self._request = request
         self._pattern = pattern
+        self._inbox = inbox
+        self._size = _SMALL_PAGE if pattern == EVERYTHING else _PAGE_MESSAGES
+        self._messages: list[Inbound] = []
         self._number = 0
+        self._single = False
         self._reply = ""
         self._end: asyncio.Future[int] | None = None
 
-    async def ask(self, link: Link, start: int) -> int:
-        """Fill `entries` from a sequence on; how many are left after them, at least 1 when the page broke off."""
-        self.entries = []
+    async def forward(self, start: int, last: int | None = None) -> AsyncGenerator[list[Inbound], None]:
+        """The messages from a sequence on, up to `last`. The next page is on its way while one is looked at.
+
+        Raises:
+            BrokerUnavailable: no page could be had in several attempts.
+        """
+        failures = 0
+        self._ask(start, last)
+        while True:
+            await self._link.connection.wait_connected(_PAGE_TIMEOUT)
+            left, messages = await self._page()
+            failures = 0 if messages or not left else failures + 1
+            if failures == _ATTEMPTS:
+                raise BrokerUnavailable(f"{self._request} gave no page of {self._pattern} in {_ATTEMPTS} attempts")
+            if messages:
+                start = sequence_of(messages[-1]) + 1
+            more = bool(left) and (last is None or start <= last)
+            if more:
+                self._ask(start, last)
+            if messages:
+                yield _up_to(messages, last)
+            if not more:
+                return
+
+    async def newest(self) -> Inbound | None:
+        """The message with the highest sequence under the pattern."""
+        for _ in range(_ATTEMPTS):
+            await self._link.connection.wait_connected(_PAGE_TIMEOUT)
+            self._post({"last_by_subj": self._pattern}, single=True)
+            left, messages = await self._page()
+            if messages or not left:
+                return messages[-1] if messages else None
+        raise BrokerUnavailable(f"{self._request} did not tell the newest of {self._pattern} in {_ATTEMPTS} attempts")
+
+    def _ask(self, start: int, last: int | None) -> None:
+        size = self._size if last is None else min(self._size, last - start + 1)
+        self._post({"seq": start, "next_by_subj": self._pattern, "batch": size, "max_bytes": _PAGE_BYTES})
+
+    def _post(self, wanted: Mapping[str, object], *, single: bool = False) -> None:
+        self._messages = []
+        self._single = single
         self._number += 1
         self._reply = f"{self._inbox}.{self._number}"
         self._end = asyncio.get_running_loop().create_future()
-        wanted = {"seq": start, "next_by_subj": self._pattern, "batch": self._size, "max_bytes": _PAGE_BYTES}
-        if not link.connection.post(self._request, json.dumps(wanted).encode(), self._reply):
-            return 1
+        if not self._link.connection.post(self._request, json.dumps(wanted).encode(), self._reply):
+            self._end.set_result(1)
+
+    async def _page(self) -> tuple[int, list[Inbound]]:
+        """What came of the last request, and how many are left after it: at least 1 when the page broke off."""
+        assert self._end is not None
         try:
             async with asyncio.timeout(_PAGE_TIMEOUT):
-                return await self._end
+                left = await self._end
         except TimeoutError:
-            return 1
+            left = 1
+        return left, self._messages
 
     def refused(self, kind: str, subject: str) -> None:
         """The user may not ask for pages: no answer will come. `subject` is in lower case."""
@@ -103,17 +179,18 @@ class _Page:
 
     def take(self, message: Inbound) -> None:
         """Note one answer; runs in the read loop."""
-        headers = message.headers
-        if not headers or message.subject != self._reply or self._end is None or self._end.done():
+        if message.subject != self._reply or self._end is None or self._end.done():
             return
-        if "Status" in headers:
-            self._finish(headers, self._end)
+        # The last answer of a page is empty, as few messages are: no other's headers are read here.
+        if not message.data and "Nats-Sequence" not in message.headers:
+            self._finish(message.headers, self._end)
             return
-        stored_at = datetime.fromisoformat(headers["Nats-Time-Stamp"])
-        self.entries.append(Entry(headers["Nats-Subject"], message.data, int(headers["Nats-Sequence"]), stored_at))
+        self._messages.append(message)
+        if self._single:
+            self._end.set_result(0)
 
     def _finish(self, headers: Mapping[str, str], end: asyncio.Future[int]) -> None:
-        match headers["Status"]:
+        match headers.get("Status"):
             case "204":
                 end.set_result(int(headers.get("Nats-Num-Pending", "0")))
             case "404":
@@ -123,3 +200,10 @@ class _Page:
                 end.set_exception(no_responders(self._pattern, "read"))
             case status:
                 end.set_exception(Refused(f"read: {headers.get('Description', '')} ({status})"))
+
+
+def _up_to(messages: list[Inbound], last: int | None) -> list[Inbound]:
+    """Those up to a sequence: a page is as long as was asked for, also where sequences have gone."""
+    if last is None or sequence_of(messages[-1]) <= last:
+        return messages
+    return [message for message in messages if sequence_of(message) <= last]

@@ -14,12 +14,14 @@ from typing import Final
 import structlog
 
 from jetjobs._core import names, wire
+from jetjobs._core.glance import Wanted, glance
 from jetjobs._core.models import JobAddress, RunKey, RunRecord
 from jetjobs._nats.bucket import EXPECT_NONE, WRITE_TIMEOUT, Bucket, write_headers
 from jetjobs._nats.contents import holding
+from jetjobs._nats.inbound import Inbound
 from jetjobs._nats.link import Link
-from jetjobs._nats.pages import EVERYTHING, Entry
-from jetjobs._ports import Holding, Stored
+from jetjobs._nats.pages import EVERYTHING, Entry, entry_of
+from jetjobs._ports import Holding, Slice, Stored
 from jetjobs.errors import PayloadInvalidError, WrongRevision
 
 _log = structlog.get_logger("jetjobs.nats")
@@ -68,8 +70,24 @@ class NatsRunStore:
 
     async def scan(self, job: JobAddress | None = None, *, module: str | None = None) -> AsyncIterator[Stored]:
         """All records, or a module's or a job's; one that is written meanwhile may come twice."""
-        pattern = names.record_pattern(self._project, job, module) if job or module else EVERYTHING
-        async with aclosing(self._bucket.pages(pattern)) as pages:
+        async with aclosing(self._bucket.pages(self._pattern(job, module))) as pages:
+            async for page in pages:
+                for stored in self._readable(page):
+                    yield stored
+
+    async def newest(
+        self, job: JobAddress | None = None, *, module: str | None = None, wanted: Wanted | None = None
+    ) -> AsyncIterator[Slice]:
+        """The same from the last written to the first, as far as wanted."""
+        async with aclosing(self._bucket.newest(self._pattern(job, module))) as parts:
+            async for messages, until in parts:
+                yield Slice([found for each in messages if (found := self._wanted(each, wanted)) is not None], until)
+
+    async def written_after(
+        self, revision: int, job: JobAddress | None = None, *, module: str | None = None
+    ) -> AsyncIterator[Stored]:
+        """Those written after a revision, in the order they were written."""
+        async with aclosing(self._bucket.pages(self._pattern(job, module), revision + 1)) as pages:
             async for page in pages:
                 for stored in self._readable(page):
                     yield stored
@@ -81,6 +99,14 @@ class NatsRunStore:
     async def holding(self) -> Holding:
         """How much there is, in one cheap call."""
         return await holding(self._link, self._bucket.stream)
+
+    def _pattern(self, job: JobAddress | None, module: str | None) -> str:
+        return names.record_pattern(self._project, job, module) if job or module else EVERYTHING
+
+    def _wanted(self, message: Inbound, wanted: Wanted | None) -> Stored | None:
+        if not message.data or (wanted is not None and not wanted(glance(message.data))):
+            return None
+        return next(iter(self._readable((entry_of(message),))), None)
 
     def _packed(self, record: RunRecord) -> bytes:
         # A record that the server won't take could never be saved, and its run would start again and again.

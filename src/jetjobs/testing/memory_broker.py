@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from datetime import datetime, timedelta
 
@@ -100,6 +100,12 @@ class MemoryBroker:
             return any(self._stream.last(subject) is not None for subject in subjects)
 
         return await self.link.call(lambda: {run for run in runs if there(run)})
+
+    async def waiting(self, job: JobAddress | None = None, *, module: str | None = None) -> AsyncIterator[Message]:
+        """The messages of runs on subjects of their own, schedules before triggers."""
+        for pattern in names.run_patterns(self.project, job, module):
+            for message in await self.link.call(lambda pattern=pattern: list(self._stream.matching(pattern))):
+                yield message
 
     async def purge(self, subject: str, *, up_to: int) -> int:
         """Remove a subject's messages with sequences up to `up_to`; returns how many went."""

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import AsyncIterator, Collection, Sequence
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Literal
 
 from jetjobs._core import names, wire
 from jetjobs._core.controls import JobControl
+from jetjobs._core.glance import Wanted, glance
 from jetjobs._core.models import ClaimCheck, HostPresence, JobAddress, JobDescriptor, RunKey, RunRecord
 from jetjobs._core.rollout import may_describe
-from jetjobs._ports import Holding, Stored, StoredControl
+from jetjobs._ports import Holding, Slice, Stored, StoredControl
 from jetjobs.errors import PayloadInvalidError, PayloadTooLargeError, WrongRevision
 from jetjobs.testing.memory_cluster import MemoryLink
 from jetjobs.testing.memory_table import Row
 
 _PAGE = 100
+_LATEST = datetime.max.replace(tzinfo=UTC)
 _CHUNK = 512 * 1024
 _MAX_PAYLOAD = 64 * 1024 * 1024
 
@@ -56,6 +58,30 @@ class MemoryRunStore:
             rows = await self._link.call(lambda page=page: [self._table.get(key) for key in page])
             for stored in _readable([row for row in rows if row is not None]):
                 yield stored
+
+    async def newest(
+        self, job: JobAddress | None = None, *, module: str | None = None, wanted: Wanted | None = None
+    ) -> AsyncIterator[Slice]:
+        """The same from the last written to the first, as far as wanted."""
+        keys = [key for key, _ in reversed(await self._written(job, module))]
+        for start in range(0, len(keys), _PAGE):
+            page = keys[start : start + _PAGE]
+            rows = await self._link.call(lambda page=page: [self._table.get(key) for key in page])
+            there = [row for row in rows if row is not None]
+            found = _readable([row for row in there if wanted is None or wanted(glance(row.value))])
+            yield Slice(found, there[-1].stored_at if there else _LATEST)
+
+    async def written_after(
+        self, revision: int, job: JobAddress | None = None, *, module: str | None = None
+    ) -> AsyncIterator[Stored]:
+        """Those written after a revision, in the order they were written."""
+        rows = [row for _, row in await self._written(job, module) if row.revision > revision]
+        for stored in _readable(rows):
+            yield stored
+
+    async def _written(self, job: JobAddress | None, module: str | None) -> list[tuple[RunKey, Row[bytes]]]:
+        rows = await self._link.call(self._table.items)
+        return sorted([(key, row) for key, row in rows if _within(key, job, module)], key=lambda item: item[1].revision)
 
     async def delete(self, run: RunKey, revision: int) -> bool:
         """Remove a record if it is still at `revision`; says whether it went."""
