@@ -11,7 +11,8 @@ from dataclasses import asdict, dataclass
 from datetime import timedelta
 from typing import Literal
 
-from jetjobs._core.models import HostPresence, JobDescriptor
+from jetjobs._core.controls import JobInfo
+from jetjobs._core.models import HostPresence
 from jetjobs.cli.failures import ExitCode, exit_code, message_of
 from jetjobs.cli.options import (
     Parser,
@@ -22,6 +23,7 @@ from jetjobs.cli.options import (
     print_json,
     project_of,
 )
+from jetjobs.cli.orders import orders_text
 from jetjobs.cli.table import span, table
 from jetjobs.config import connect_options
 from jetjobs.diagnosis import BrokerFacts, StreamFacts, look_at_broker
@@ -49,7 +51,7 @@ class Check:
 class Catalog:
     """Jobs and hosts of the project, or why they can't be read."""
 
-    jobs: Sequence[JobDescriptor] = ()
+    jobs: Sequence[JobInfo] = ()
     hosts: Sequence[HostPresence] = ()
     error: JetJobsError | None = None
 
@@ -158,10 +160,21 @@ def _of_catalog(catalog: Catalog | None) -> Iterator[Check]:
         yield Check("jobs", "warn", f"nobody hosts {', '.join(nobody)}", advice)
     else:
         yield Check("jobs", "ok", f"{len(catalog.jobs)} described, each with a live host")
+    yield from _ordered(catalog.jobs)
     yield from _zones_used(catalog.jobs)
 
 
-def _zones_used(jobs: Sequence[JobDescriptor]) -> Iterator[Check]:
+def _ordered(jobs: Sequence[JobInfo]) -> Iterator[Check]:
+    """What people ordered and may have forgotten."""
+    for job in jobs:
+        if job.paused:
+            advice = f"What is triggered waits; `jetjobs jobs resume {job.address}` lets it go on"
+            yield Check("paused", "warn", f"{job.address} is {orders_text(job)}", advice)
+        elif job.control is not None and job.control.max_concurrency is not None:
+            yield Check("limit", "ok", f"{job.address} is {orders_text(job)}")
+
+
+def _zones_used(jobs: Sequence[JobInfo]) -> Iterator[Check]:
     known = zoneinfo.available_timezones()
     used = {str(zone) for job in jobs for trigger in job.triggers if (zone := trigger.get("timezone"))}
     missing = sorted(used - known)

@@ -15,9 +15,11 @@ from jetjobs.cli.demo import add_demo
 from jetjobs.cli.dev import add_dev
 from jetjobs.cli.doctor import add_doctor
 from jetjobs.cli.failures import ExitCode, Mistake, UserCodeError, exit_code, hide_logins, message_of
-from jetjobs.cli.listings import add_hosts, add_jobs
+from jetjobs.cli.hosts import add_drain, add_hosts
+from jetjobs.cli.jobs import add_jobs, add_show_job
 from jetjobs.cli.logs import SILENT, configure_logs
 from jetjobs.cli.options import Parser
+from jetjobs.cli.orders import add_override, add_pause, add_resume
 from jetjobs.cli.run import add_init, add_run
 from jetjobs.cli.runs import add_cancel, add_list, add_show
 from jetjobs.cli.trigger import add_trigger
@@ -28,7 +30,7 @@ Every setting is also read from the environment (JETJOBS_…, NATS_URL, …) and
 Results go to stdout, everything else to stderr.
 
 exit codes: 0 done · 1 the run didn't succeed, or doctor found a failure · 2 wrong command line, setting or module ·
-            3 broker not reachable or refusing · 4 no such job or run · 130 Ctrl-C
+            3 broker not reachable or refusing · 4 no such job, run or host · 130 Ctrl-C
 """
 
 AddOptions = Callable[[Parser], None]
@@ -51,9 +53,22 @@ _NOUNS: dict[str, tuple[str, dict[str, tuple[AddOptions, str]]]] = {
     ),
     "jobs": (
         "what can run",
-        {"list": (add_jobs, "the jobs hosts have described"), "trigger": (add_trigger, "ask for a run")},
+        {
+            "list": (add_jobs, "the jobs hosts have described"),
+            "show": (add_show_job, "everything known of one job"),
+            "pause": (add_pause, "let no run of a job start, on any host; what comes waits"),
+            "resume": (add_resume, "let a paused job go on"),
+            "override": (add_override, "change how many runs of a job go on at once, over all hosts"),
+            "trigger": (add_trigger, "ask for a run"),
+        },
     ),
-    "hosts": ("who runs it", {"list": (add_hosts, "the hosts that live")}),
+    "hosts": (
+        "who runs it",
+        {
+            "list": (add_hosts, "the hosts that live"),
+            "drain": (add_drain, "have hosts take no more runs, and end when theirs have"),
+        },
+    ),
 }
 
 

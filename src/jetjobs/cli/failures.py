@@ -7,7 +7,7 @@ code means
 1    the run didn't succeed, `doctor` found a failure, or there was nothing left to change
 2    the command line, a setting or the user's module is wrong
 3    the broker isn't reachable, refused, or has no JetStream
-4    no such job or run
+4    no such job, run or host
 130  Ctrl-C
 ==== =========================================================================================
 """
@@ -24,6 +24,7 @@ from jetjobs.errors import (
     ClientError,
     ConfigError,
     DeclarationError,
+    HostNotFound,
     InvalidNameError,
     JetJobsError,
     PayloadError,
@@ -72,7 +73,7 @@ def exit_code(error: Exception) -> ExitCode:
     match error:
         case Mistake():
             return error.code
-        case UnknownJobError() | RunNotFound():
+        case UnknownJobError() | RunNotFound() | HostNotFound():
             return ExitCode.NOT_FOUND
         case BrokerError():
             return ExitCode.BROKER

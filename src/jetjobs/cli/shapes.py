@@ -13,7 +13,8 @@ from collections.abc import Mapping
 from datetime import UTC, date, datetime, timedelta
 from typing import Any, cast
 
-from jetjobs._core.models import Attempt, Body, ClaimCheck, HostPresence, JobDescriptor, RunError, RunRecord
+from jetjobs._core.controls import JobControl, JobInfo
+from jetjobs._core.models import Attempt, Body, ClaimCheck, HostPresence, RunError, RunRecord
 from jetjobs.errors import PayloadError
 
 _INSTANTS = (
@@ -76,8 +77,9 @@ def run_document(record: RunRecord) -> dict[str, Any]:
     }
 
 
-def job_document(job: JobDescriptor, live_hosts: int) -> dict[str, Any]:
-    """One job of a list."""
+def job_document(job: JobInfo, live_hosts: int) -> dict[str, Any]:
+    """One job of a list. `limit` is in force, `max_concurrency` declared; `switched` tells of a pause or resume."""
+    control = job.control or JobControl(*job.address)
     return {
         "module": job.module,
         "job": job.job,
@@ -91,6 +93,12 @@ def job_document(job: JobDescriptor, live_hosts: int) -> dict[str, Any]:
         "version": job.version,
         "updated_at": instant(job.updated_at),
         "live_hosts": live_hosts,
+        "paused": job.paused,
+        "switched_by": control.switched_by,
+        "switched_at": instant(control.switched_at),
+        "limit": job.limit,
+        "limited_by": control.limited_by,
+        "limited_at": instant(control.limited_at),
     }
 
 

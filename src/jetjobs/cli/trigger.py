@@ -94,6 +94,8 @@ async def _wait(run: JobRun[Any], patience: float) -> RunRecord:
 def _warn(run: JobRun[Any]) -> None:
     if run.payload_differs:
         print("warning: the key already has a run, with another payload", file=sys.stderr)
+    if run.paused:
+        print(f"warning: {run.key.address} is paused; it waits until `jetjobs jobs resume` is told", file=sys.stderr)
     if run.no_host:
         print(f"warning: no live host takes runs of {run.key.address}; it waits until one starts", file=sys.stderr)
 
@@ -125,4 +127,5 @@ def _told(run: JobRun[Any]) -> dict[str, Any]:
         "duplicate": run.duplicate,
         "payload_differs": run.payload_differs,
         "no_host": run.no_host,
+        "paused": run.paused,
     }
