@@ -12,7 +12,7 @@ from structlog.testing import capture_logs
 from jetjobs import JobContext
 from jetjobs._core.models import RunStatus
 from jetjobs._core.run_ids import run_id_for_child
-from tests.engine.test_processes import Bench, children, hosted, until, written
+from tests.engine.test_processes import Bench, hosted, processes, until, written
 from tests.support.process_families import family
 
 pytestmark = [
@@ -23,10 +23,10 @@ pytestmark = [
 
 @pytest.fixture
 async def bench(nats_url: str, project: str) -> AsyncIterator[Bench]:
-    before = children()
+    before = processes()
     async with hosted(nats_url, project, family) as made:
         yield made
-    assert children() == before, "a closed host leaves no child and no zombie"
+    assert processes() == before, "a closed host leaves no child and no zombie"
 
 
 async def test_a_repeated_attempt_makes_the_same_children(bench: Bench) -> None:

@@ -13,6 +13,20 @@ from tests.support.proxy import Proxy
 from tests.support.servers import RealServer
 
 
+async def test_an_outage_longer_than_the_ack_wait_kills_no_child(own_rig: Rig, own_server: RealServer) -> None:
+    """Its host can't renew, but nobody can take the run over either; so it goes on to answer for its children."""
+    rig = own_rig
+    hosts = [await rig.host("isolated"), await rig.host("isolated")]
+    run = await rig.trigger("isolated.sleeps", 3.5 * ACK_WAIT)
+    await rig.journal.started(run)
+    await asyncio.to_thread(own_server.kill9)
+    await asyncio.sleep(2 * ACK_WAIT)  # the outage
+    await asyncio.to_thread(own_server.start)
+    record = await rig.ended("isolated.sleeps", run)
+    assert (record.status, record.starts, record.result) == (RunStatus.SUCCEEDED, 1, "slept")
+    assert all(not host.events("run_fenced") for host in hosts)
+
+
 @pytest.mark.parametrize("job", ["hold3", "spin3"])
 async def test_an_outage_longer_than_the_ack_wait_starts_nothing_twice(
     own_rig: Rig, own_server: RealServer, job: str

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -84,17 +86,61 @@ async def test_ctrl_c_lets_the_child_finish(rig: Rig) -> None:
     assert (record.status, record.starts) == (RunStatus.SUCCEEDED, 1)
 
 
-async def test_a_fenced_child_is_killed_when_its_host_wakes(rig: Rig) -> None:
-    """A host frozen long enough wakes up to a run that is another's: the child is killed, and nothing is recorded."""
+@linux
+@pytest.mark.parametrize("job,payload", [("isolated.counts", FOREVER), ("isolated.sleeps", 300)])
+async def test_a_frozen_host_s_child_is_gone_before_another_host_starts(rig: Rig, job: str, payload: object) -> None:
+    """Also from C code, in which it could look at no clock. Awake again, the host records nothing of it."""
     first = await rig.host("isolated")
-    run = await rig.trigger("isolated.sleeps", 300)
+    run = await rig.trigger(job, payload)
     start = await rig.journal.started(run)
     first.freeze()
+    gone = asyncio.create_task(asyncio.to_thread(_gone_at, start.pid))
     await rig.host("isolated")
     await rig.journal.started(run, times=2, within=6 * ACK_WAIT)
+    assert rig.journal.most_live(run=run, died={start.pid: await gone}) == 1
     first.thaw()
-    assert gone_within(start.pid, 3)
-    assert (await rig.record("isolated.sleeps", run)).status is RunStatus.RUNNING
+    await eventually(lambda: first.events("run_fenced"), what="the fence")
+    record = await rig.record(job, run)
+    assert (record.status, record.starts) == (RunStatus.RUNNING, 2)
+
+
+async def test_a_host_that_was_frozen_takes_its_run_up_again(rig: Rig) -> None:
+    """Nobody else was there: the killed start is a lost one, and no failure of the handler's."""
+    host = await rig.host("isolated")
+    run = await rig.trigger("isolated.sleeps", ACK_WAIT)
+    start = await rig.journal.started(run)
+    host.freeze()
+    assert await asyncio.to_thread(gone_within, start.pid, 2 * ACK_WAIT)
+    host.thaw()
+    record = await rig.ended("isolated.sleeps", run, 6 * ACK_WAIT)
+    assert (record.status, record.starts, record.result) == (RunStatus.SUCCEEDED, 2, "slept")
+    assert record.attempts[0].outcome == "LOST"
+
+
+@linux
+async def test_a_host_without_its_guard_gets_another(rig: Rig) -> None:
+    host = await rig.host("isolated")
+    run = await rig.trigger("isolated.sleeps", 3 * ACK_WAIT)
+    await rig.journal.started(run)
+    (guard,) = _guards(host.pid)
+    os.kill(guard, signal.SIGKILL)
+    await eventually(lambda: host.events("guard_lost") and _guards(host.pid) not in ([], [guard]), what="another guard")
+    record = await rig.ended("isolated.sleeps", run)
+    assert (record.status, record.starts) == (RunStatus.SUCCEEDED, 1)
+    (guard,) = _guards(host.pid)
+    host.kill9()
+    assert gone_within(guard, 2)
+
+
+def _gone_at(pid: int) -> float:
+    assert gone_within(pid, 6 * ACK_WAIT)
+    return time.monotonic()
+
+
+def _guards(host: int) -> list[int]:
+    tasks = Path(f"/proc/{host}/task").iterdir()
+    found = [int(pid) for task in tasks for pid in (task / "children").read_text().split()]
+    return [pid for pid in found if "guard_program" in Path(f"/proc/{pid}/cmdline").read_text()]
 
 
 @pytest.mark.parametrize("guarded", [True, False])

@@ -48,6 +48,11 @@ def died(text: str) -> Raised:
     return Raised(run_error(DIED, text))
 
 
+def is_death(ending: Ending) -> bool:
+    """Whether it is that."""
+    return isinstance(ending, Raised) and ending.error.type == DIED
+
+
 def how(code: int) -> str:
     """What an exit code says; a negative one is of a signal."""
     if code >= 0:

@@ -18,6 +18,7 @@ from multiprocessing import connection
 from typing import TYPE_CHECKING, Any, cast
 
 from jetjobs._core import codec
+from jetjobs._engine.guard import Guard
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -142,11 +143,12 @@ class ChildProcesses:
         self._all: set[Child] = set()
         self._closed = False
         self.busy = 0
+        self.guard = Guard()
 
     @property
     def used(self) -> bool:
-        """Whether there is a child to end."""
-        return bool(self._all)
+        """Whether there is a process to end."""
+        return bool(self._all) or self.guard.used
 
     def take(self, key: tuple[str, ...]) -> Child | None:
         """A warm child, or `None`: spawn one."""
@@ -203,3 +205,4 @@ class ChildProcesses:
         until = time.monotonic() + LEAVE_WITHIN
         for child in idle:
             child.end(max(until - time.monotonic(), 0.01))
+        self.guard.close()

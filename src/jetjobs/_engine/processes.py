@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import math
 import threading
+import time
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
@@ -22,9 +24,10 @@ from jetjobs._core import codec
 from jetjobs._core.completion import Ending, Raised, Returned
 from jetjobs._core.models import Body, LogLine, Progress
 from jetjobs._core.wire import pack_record
-from jetjobs._engine.child_endings import died, error_of, how
+from jetjobs._engine.child_endings import died, error_of, how, is_death
 from jetjobs._engine.execution import describe
 from jetjobs._engine.frames import Call, read_ending
+from jetjobs._engine.guard import passed
 from jetjobs._engine.isolation import find_target
 from jetjobs._engine.relay import Relay
 from jetjobs.errors import BrokerError, PayloadInvalidError
@@ -55,14 +58,25 @@ async def run_isolated(
     if held.record is None:
         msg = "only a claimed run is executed"
         raise AssertionError(msg)
-    execution = held.execution = ProcessExecution(verdict, context, held.record, engine)
+    execution = held.execution = ProcessExecution(verdict, context, held, engine)
     body = held.record.payload_body
     if body is not None and body.claim is not None:
         try:
             body = await _fetched(engine, held, body, body.claim)
         except (BrokerError, PayloadInvalidError) as error:
             return Raised(describe(error))
-    return await execution.call(hosted, _call_for(hosted, held.record, body, engine.backend.broker.now()))
+    call = _call_for(hosted, held.record, body, engine.backend.broker.now())
+    guard = engine.children.guard
+    guard.watch(execution, engine.settings.ack_wait.total_seconds() / 24)
+    try:
+        ending = await execution.call(hosted, call)
+    finally:
+        guard.forget(execution)
+    if is_death(ending) and passed(execution.told_until):
+        # By the guard most likely: this host stood still, and the run may be another's.
+        log.error("run_fenced", run=str(held.key), unconfirmed_s=round(engine.clock.monotonic() - held.confirmed_at, 1))
+        held.stop("fenced")
+    return ending
 
 
 async def _fetched(engine: Engine, held: HeldRun, body: Body, claim: ClaimCheck) -> Body:
@@ -92,7 +106,7 @@ class ProcessExecution:
         self,
         verdict: Verdict,
         context: JobContext[Any],
-        record: RunRecord,
+        held: HeldRun,
         engine: Engine,
     ) -> None:
         self._loop = asyncio.get_running_loop()
@@ -103,7 +117,15 @@ class ProcessExecution:
         self._clock = engine.clock
         self._threads = engine.threads
         self._children = engine.children
-        family = None if engine.asking is None else engine.asking.children_of(record)
+        self._held = held
+        # As renewal fences; and on the guard's clock.
+        self._fence_after = (
+            engine.settings.ack_wait.total_seconds() * 2 / 3 + time.monotonic() - engine.clock.monotonic()
+        )
+        self.told_until = math.inf
+        family = None
+        if engine.asking is not None and held.record is not None:
+            family = engine.asking.children_of(held.record)
         self._relay = Relay(family, engine.tasks, self._answer)
         self._lock = threading.Lock()  # guards the next four, which both threads use
         self._child: Child | None = None
@@ -113,6 +135,13 @@ class ProcessExecution:
         self._over = False
         self._timer: Timer | None = None
         self._hook: asyncio.Task[Any] | None = None
+
+    def allowance(self) -> tuple[int, float] | None:
+        """The child, and until when it may run without news: as long as its host would let it. From any thread."""
+        child = self._child
+        if child is None:
+            return None
+        return child.process.pid, self._held.confirmed_at + self._fence_after
 
     # ------------------------------------------------------------------ loop
 
@@ -230,6 +259,7 @@ class ProcessExecution:
             self._child, self._number, self._listening = child, call.number, False
             if self._strength:
                 child.kill()
+        self._children.guard.look()
         started = False
         child.tell(call.frames())
         while (frame := child.receive()) is not None:
