@@ -10,8 +10,9 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Container, Iterable
 
+    from jetjobs._core.models import JobAddress
     from jetjobs._engine.event_route import Route
     from jetjobs._engine.held import HeldRuns
     from jetjobs._engine.runner import Runner
@@ -24,14 +25,15 @@ State = Literal["new", "off", "serving", "draining", "closed"]
 class JobHealth:
     """One job on this host.
 
-    `limit` is the job's own, over all hosts. `running` are handlers here, `waiting` deliveries that stand in line for
-    a place here. `problem` tells why the broker delivers nothing.
+    `limit` is the one in force, over all hosts. `running` are runs here, `waiting` deliveries that stand in line for a
+    place here. A `paused` job waits until somebody resumes it. `problem` tells why the broker delivers nothing.
     """
 
     job: str
     limit: int
     running: int = 0
     waiting: int = 0
+    paused: bool = False
     problem: str | None = None
 
 
@@ -129,7 +131,7 @@ class Findings:
         return tuple(found)
 
 
-def jobs_health(runners: Iterable[Runner], held: HeldRuns) -> tuple[JobHealth, ...]:
+def jobs_health(runners: Iterable[Runner], held: HeldRuns, paused: Container[JobAddress]) -> tuple[JobHealth, ...]:
     """Each job's part, in the order they were declared."""
     running: dict[str, int] = {}
     for each in held:
@@ -141,6 +143,7 @@ def jobs_health(runners: Iterable[Runner], held: HeldRuns) -> tuple[JobHealth, .
             limit=runner.limit,
             running=running.get(name, 0),
             waiting=runner.waiting,
+            paused=runner.hosted.address in paused,
             problem=runner.problem,
         )
         for runner in runners

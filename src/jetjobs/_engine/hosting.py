@@ -209,7 +209,7 @@ class Hosting:
             died=None if died is None else repr(died),
             unwritten=self.presence.problem,
             blocked_for=self._watchdog.blocked_for,
-            jobs=jobs_health(self._runners, engine.held),
+            jobs=jobs_health(self._runners, engine.held, engine.paused),
             events=events_health(self.bridge.routes),
         )
 
