@@ -18,7 +18,16 @@ class Crowd:
     """`processes` times `hosts` hosts with the same `jobs` jobs of the module `many`."""
 
     def __init__(
-        self, folder: Path, url: str, project: str, *, processes: int = 1, hosts: int = 1, jobs: int = 1, limit: int = 2
+        self,
+        folder: Path,
+        url: str,
+        project: str,
+        *,
+        processes: int = 1,
+        hosts: int = 1,
+        jobs: int = 1,
+        limit: int = 2,
+        every: str | None = None,
     ) -> None:
         self.size = processes * hosts
         self.journal = Journal(folder / "journal")
@@ -35,6 +44,7 @@ class Crowd:
             "HOSTS": str(hosts),
             "JOBS": str(jobs),
             "LIMIT": str(limit),
+            **({} if every is None else {"EVERY": every}),
         }
         self.started: list[subprocess.Popen[bytes]] = []
 

@@ -58,12 +58,14 @@ class Account:
 async def quiet(schedules: ScheduleRig, jobs: Jobs) -> float:
     """Return in the middle of a second in which no run is going, and none is waiting for its end to be saved."""
 
-    async def none_live() -> bool:
-        await asyncio.sleep((1.4 - time.time()) % 1)
-        found = [await schedules.record(job, _name(job)) for job in jobs]
-        return not any(each.live for each in found) and time.time() % 1 < 0.7
+    await schedules.ports()
 
-    await eventually(none_live, 30, "a moment without a run")
+    async def none_live() -> bool:
+        await asyncio.sleep((1.3 - time.time()) % 1)
+        found = await asyncio.gather(*(schedules.record(job, _name(job)) for job in jobs))
+        return not any(each.live for each in found) and 0.3 <= time.time() % 1 < 0.85
+
+    await eventually(none_live, 90, "a moment without a run")
     return time.time()
 
 

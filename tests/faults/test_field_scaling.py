@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from collections import Counter
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -109,6 +111,49 @@ async def test_three_hundred_jobs_in_one_host(watched: tuple[str, int], tmp_path
 async def test_a_thousand_jobs_in_one_host(watched: tuple[str, int], tmp_path: Path, project: str) -> None:
     """B108."""
     await many_jobs(watched, tmp_path / "crowd", project, 1000)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(300)
+async def test_a_thousand_schedules_on_one_host(tmp_path: Path, project: str) -> None:
+    """B108, with schedules: ready soon on a fresh and on a warm broker, each fires in every minute, idle is cheap."""
+    server = RealServer(tmp_path / "nats")
+    server.start()
+    fresh = Crowd(tmp_path / "fresh", server.url, project, jobs=1000, every="60s")
+    warm = Crowd(tmp_path / "warm", server.url, project, jobs=1000, every="60s")
+    try:
+        await fresh.start(gather=20)
+        took = fresh.journal.lines("up")[0].took
+        fresh.close()
+        await warm.start(gather=20)
+        took_warm = warm.journal.lines("up")[0].took
+        assert fresh.errors == warm.errors == []
+        pid = warm.pids[0]
+        await eventually(lambda: len(warm.journal.ends()) >= 1000, 90, "a run of each job")
+        minute = await asyncio.gather(cpu_share(pid, 60), cpu_share(server.pid, 60))
+        last = max(line.now for line in warm.journal.starts())
+        await asyncio.sleep(max(0.0, last + 10 - time.time()))  # all have fired, none is due for half a minute
+        idle = await asyncio.gather(cpu_share(pid, 20), cpu_share(server.pid, 20))
+        await eventually(lambda: len(warm.journal.ends()) >= 3000, 90, "the third run of each job")
+        memory = resident_mb(pid)
+    finally:
+        fresh.close()
+        warm.close()
+        server.remove()
+    due: dict[str, list[float]] = {}
+    for line in warm.journal.starts():
+        due.setdefault(line.job, []).append(line.due)
+    late = sorted(line.now - line.due for line in warm.journal.starts())
+    show(f"ready in {took:.1f} s fresh, {took_warm:.1f} s warm; {memory:.0f} MB")
+    show(f"idle {idle[0]:.1%} of a core, broker {idle[1]:.1%}; over a minute {minute[0]:.1%}, broker {minute[1]:.1%}")
+    show(f"starts late by {late[len(late) // 2]:.2f} s (p50), {late[-1]:.2f} s (most)")
+    assert len(due) == 1000
+    assert all(later - sooner == 60 for each in due.values() for sooner, later in pairwise(each))
+    assert late[-1] < 60
+    assert took < 30
+    assert took_warm < 30
+    assert idle[0] < 0.15
+    assert memory < 200
 
 
 # ---------------------------------------------------------------- a deep queue

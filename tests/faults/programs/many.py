@@ -1,4 +1,7 @@
-"""Many hosts in one process, all started at one instant: HOSTS of them, each with JOBS jobs of the module `many`."""
+"""Many hosts in one process, all started at one instant: HOSTS of them, each with JOBS jobs of the module `many`.
+
+With EVERY each job has a schedule of that interval.
+"""
 
 from __future__ import annotations
 
@@ -14,18 +17,22 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from notes import note, noted
 
-from jetjobs import JobContext, JobHost, Module
+from jetjobs import Every, JobContext, JobHost, Module
 
 
 def module() -> Module:
     made = Module("many")
+    triggers = [Every(os.environ["EVERY"])] if "EVERY" in os.environ else []
     for number in range(int(os.environ["JOBS"])):
 
         async def handler(ctx: JobContext[Any]) -> None:
-            with noted(ctx):
+            due = ctx.trigger.scheduled_for
+            with noted(ctx, **({"due": due.timestamp(), "now": time.time()} if due is not None else {})):
                 pass
 
-        made.expose_job(f"job{number}", handler, timeout="30s", max_concurrency=int(os.environ["LIMIT"]))
+        made.expose_job(
+            f"job{number}", handler, timeout="30s", max_concurrency=int(os.environ["LIMIT"]), triggers=triggers
+        )
     return made
 
 
