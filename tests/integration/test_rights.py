@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import AsyncIterator, Iterator
+from contextlib import suppress
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
@@ -99,6 +100,21 @@ async def test_a_caller_triggers_follows_and_cancels(server: RealServer, host: J
     assert unused(server, "caller") == {FROM_LEADER}
 
 
+async def test_an_operator_pauses_limits_and_drains(server: RealServer, host: JobHost):
+    with capture_logs() as logs:
+        async with JobClient(login(server, "operator"), project="shop") as operator:
+            await _is_paused_and_goes_on(operator)
+            assert (await operator.jobs.override("billing", "send", max_concurrency=2)).limit == 2
+            assert (await operator.jobs.override("billing", "send", max_concurrency=None)).limit == 4
+            assert not (await operator.hosts.drain(host.host_id)).closes
+    assert refused(logs) == []
+    sent = sent_by(server.log, "operator")
+    lines = re.findall(r'"(.+)"', blocks()["operator"])
+    assert [line for line in lines if not any(matches(line, subject) for subject in sent)] == []
+    async with Intruder(server, "operator") as intruder:
+        assert await intruder.let_through(["$KV.jetjobs_shop_jobs.billing.send", "jetjobs.shop.control.host.x"]) == []
+
+
 async def test_a_host_runs_everything_without_a_right_on_streams(server: RealServer):
     with capture_logs() as logs:
         async with (
@@ -114,6 +130,7 @@ async def test_a_host_runs_everything_without_a_right_on_streams(server: RealSer
                 await shop.client.publish("orders.paid", b"{}")
             await until_it(partial(_has_runs, boss, {"every", "event"}))
             await _asks_the_owner(server, host, await running(boss))
+            await _is_paused_and_goes_on(boss)
             assert host.health().ok
         async with (
             hosting(server, module=billing(triggers=[]), retention=BRIEFLY),
@@ -157,6 +174,21 @@ async def _has_runs(client: JobClient, kinds: set[str]) -> bool:
 
 async def _is_pruned(client: JobClient, run_id: str) -> bool:
     return run_id not in {record.run_id for record in await client.runs.list(job="send", module="billing")}
+
+
+async def _is_paused_and_goes_on(client: JobClient) -> None:
+    """Until the order has come a run may start; afterwards none does."""
+    await client.jobs.pause("billing", "send", actor="ops")
+
+    async def waits() -> bool:
+        run = await client.get_job("billing.send").trigger()
+        with suppress(TimeoutError):
+            await run.wait(timeout=0.3)
+            return False
+        await client.jobs.resume("billing", "send", actor="ops")
+        return (await run.wait(timeout=WITHIN)).ok
+
+    await until_it(waits)
 
 
 async def _asks_the_owner(server: RealServer, host: JobHost, run: Any) -> None:

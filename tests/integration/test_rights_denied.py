@@ -50,6 +50,17 @@ async def denied(call: Awaitable[object], subject: str) -> None:
     assert subject in str(raised.value)
 
 
+async def test_callers_and_viewers_order_nothing(server: RealServer, host: JobHost):
+    for user in ("caller", "viewer"):
+        async with JobClient(login(server, user), project="shop") as client:
+            await denied(client.jobs.pause("billing", "send"), "$KV.jetjobs_shop_jobs.control.billing.send")
+            orders = client.jobs.override("billing", "send", max_concurrency=1)
+            await denied(orders, "$KV.jetjobs_shop_jobs.control.billing.send")
+            await denied(client.hosts.drain(host.host_id), "jetjobs.shop.control.drain.")
+            assert (await client.jobs.get("billing", "send")).control is None
+    assert not host.health().draining
+
+
 async def test_a_viewer_can_neither_trigger_nor_cancel(server: RealServer, host: JobHost, tmp_path: Path):
     async with JobClient(login(server, "boss"), project="shop") as boss:
         run = await running(boss)

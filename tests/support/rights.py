@@ -43,6 +43,13 @@ def caller_without_cancel(name: str) -> str:
     return re.sub(r"# cancel\n.*?\]", "]", caller, count=1, flags=re.DOTALL)
 
 
+def caller_who_operates(name: str) -> str:
+    """The page's caller under another name, with the lines for one who pauses, limits and drains."""
+    found = blocks()
+    caller = found["caller"].replace("shop_caller", name).replace("$SHOP_CALLER_PASSWORD", PASSWORD)
+    return caller.replace("publish: { allow: [", "publish: { allow: [\n" + found["operator"])
+
+
 def configuration(*more_users: str) -> str:
     """The page's server, all of its users, one without limits called boss, and more."""
     found = blocks()

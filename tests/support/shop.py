@@ -16,6 +16,7 @@ from tests.support.field import QUICK
 from tests.support.links import until_it
 from tests.support.rights import (
     PASSWORD,
+    caller_who_operates,
     caller_without_cancel,
     configuration,
     host_of_events,
@@ -36,7 +37,7 @@ FEWEST = [
 
 def guarded(folder: Path) -> RealServer:
     """The page's server, with users of even fewer rights beside its own; it writes down every line it gets."""
-    conf = configuration(*FEWEST, host_of_events("taker"), caller_without_cancel("asker"))
+    conf = configuration(*FEWEST, host_of_events("taker"), caller_without_cancel("asker"), caller_who_operates("operator"))
     return RealServer(folder, extra_conf=conf, extra_args=["-DVV"])
 
 
