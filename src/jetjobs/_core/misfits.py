@@ -16,7 +16,7 @@ from jetjobs._core.models import Outgoing, RunRecord, RunStatus, Trigger
 
 Verdict = Literal["park", "leave", "fail"]
 
-PARKED_FOR: Final = timedelta(seconds=2)
+PARKED_FOR: Final = timedelta(seconds=1)
 SPACING: Final = timedelta(milliseconds=5)
 """What one host parks comes back at most so fast: a whole queue of another release may not keep it busy."""
 
