@@ -29,6 +29,8 @@ from jetjobs._core.controls import JobInfo as JobInfo
 from jetjobs._core.durations import DurationLike
 from jetjobs._core.models import JobAddress, RunKey
 from jetjobs._core.names import check_address, split_address
+from jetjobs._core.run_changes import ChangeOutcome as ChangeOutcome
+from jetjobs._core.run_changes import RunChange as RunChange
 from jetjobs._core.run_ids import safe_run_id
 from jetjobs._nats import OpenClient, open_backend
 from jetjobs._ports import Backend

@@ -2,6 +2,7 @@
 
 import json
 import secrets
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -147,13 +148,9 @@ class TestRuns:
 
     def test_cancels_a_running_one_and_says_when_it_is_too_late(self, terminal: Terminal, slow_run: str):
         asked = shown(terminal.run("runs", "cancel", slow_run, "--json").out)
-        assert asked["cancelled"][0]["outcome"] == "ASKED"
-        ended = None
-        for _ in range(20):
-            ended = shown(terminal.run("runs", "show", slow_run, "--json").out)["status"]
-            if ended == "CANCELLED":
-                break
-        assert ended == "CANCELLED"
+        assert asked["runs"][0]["outcome"] == "ASKED"
+        assert terminal.run("runs", "logs", slow_run, "--follow").code == 0
+        assert shown(terminal.run("runs", "show", slow_run, "--json").out)["status"] == "CANCELLED"
         late = terminal.run("runs", "cancel", slow_run)
         assert late.code == 1
         assert "ALREADY_FINISHED" in late.out
@@ -163,14 +160,68 @@ class TestRuns:
         assert refused.code == 2
         assert slow_run in refused.err
         assert "add --yes" in refused.last_line
+        assert '"status": "RUNNING"' in terminal.run("runs", "show", slow_run, "--json").out
         done = terminal.run("runs", "cancel", "--job", "shop.slow", "--yes")
         assert done.code == 0
         assert slow_run in done.out
+        assert done.err.splitlines()[0].startswith(f"{terminal.env['JETJOBS_PROJECT']} @ nats://")
 
-    def test_nothing_named_is_refused(self, terminal: Terminal):
-        done = terminal.run("runs", "cancel")
+    @pytest.mark.parametrize("verb", ["cancel", "retry", "delete"])
+    def test_nothing_named_is_refused(self, terminal: Terminal, verb: str):
+        for more in ((), ("--yes", "--include-skipped"), ("--limit", "3")):
+            done = terminal.run("runs", verb, *more)
+            assert done.code == 2
+            assert "name the runs" in done.last_line
+        done = terminal.run("runs", verb, "r1", "--status", "failed")
         assert done.code == 2
-        assert "name the runs" in done.last_line
+        assert "leave the other filters out" in done.last_line
+        done = terminal.run("runs", verb, "--text", "nothing like it", "--yes")
+        assert (done.code, done.last_line) == (0, "no runs match")
+
+    def test_cancels_what_waits_by_filter(self, terminal: Terminal):
+        ids = {terminal.run("trigger", "shop.mail", "{}", "--delay", "1h").out.strip() for _ in range(2)}
+        document = shown(terminal.run("runs", "cancel", "--status", "scheduled", "--yes", "--json").out)
+        assert {run["run_id"]: run["outcome"] for run in document["runs"]} == dict.fromkeys(ids, "CANCELLED")
+
+    def test_retries_what_failed_once(self, terminal: Terminal):
+        run_id = shown(terminal.run("trigger", "shop.boom", "--wait", "--json").out)["run_id"]
+        foreseen = shown(terminal.run("runs", "retry", run_id, "--dry-run", "--json").out)
+        done = shown(terminal.run("runs", "retry", run_id, "--json").out)
+        assert (foreseen["dry_run"], done["dry_run"]) == (True, False)
+        assert foreseen["runs"] == done["runs"]
+        new = done["runs"][0]["new_run_id"]
+        assert terminal.run("runs", "logs", new, "--follow").code == 0
+        assert shown(terminal.run("runs", "show", new, "--json").out)["retry_of"] == run_id
+        listed = terminal.run("runs", "retry", "--job", "shop.boom", "--limit", "1", "--dry-run")
+        assert listed.out.splitlines()[0].split() == ["RUN", "JOB", "OUTCOME", "STATUS", "NEW", "RUN"]
+        edited = shown(terminal.run("runs", "retry", new, "--payload", "null", "--json").out)["runs"][0]
+        assert (edited["outcome"], edited["new_run_id"] != new) == ("RETRIED", True)
+
+    def test_deletes_what_ended(self, terminal: Terminal, slow_run: str):
+        run_id = shown(terminal.run("trigger", "shop.boom", "--wait", "--json").out)["run_id"]
+        done = terminal.run("runs", "delete", slow_run, run_id, "nobody", "--json")
+        assert done.code == 4
+        assert "no run 'nobody'" in done.last_line
+        assert [run["outcome"] for run in shown(done.out)["runs"]] == ["STILL_ACTIVE", "SHRUNK", "NOT_FOUND"]
+        assert shown(terminal.run("runs", "show", run_id, "--json").out)["stub"]
+        assert terminal.run("runs", "delete", slow_run).code == 1
+        terminal.run("runs", "cancel", slow_run)
+
+    def test_logs(self, terminal: Terminal):
+        run_id = shown(terminal.run("trigger", "shop.mail", '{"to": "a@b.c"}', "--wait", "--json").out)["run_id"]
+        assert terminal.run("runs", "logs", run_id).out.split()[1:] == ["info", "sending", "to=a@b.c"]
+        (line,) = terminal.run("runs", "logs", run_id, "--json", "--follow").out.splitlines()
+        assert shown(line)["fields"] == {"to": "a@b.c"}
+        assert terminal.run("runs", "logs", "nobody").code == 4
+
+    def test_watches_until_ctrl_c(self, terminal: Terminal):
+        with terminal.start("runs", "watch", "--job", "shop.boom", "--existing", "--status", "failed") as watching:
+            watching.wait_for("watching")
+            run_id = shown(terminal.run("trigger", "shop.boom", "--wait", "--json").out)["run_id"]
+            said = watching.wait_for(f"shop.boom/{run_id}")
+            assert "attempt 1/1: ValueError: no way" in said
+            watching.signal(signal.SIGINT)
+            assert watching.end() == 130
 
 
 class TestCatalog:

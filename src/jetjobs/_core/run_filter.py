@@ -122,8 +122,8 @@ def _glance_says(seen: Glance, text: str) -> bool:
         shown.append(f"{told.get('type')}: {told.get('message', '')}")
     logs = seen.get("logs")
     if isinstance(logs, list):
-        lines = cast("list[Any]", logs)
-        shown.extend(line.get("message") for line in lines if isinstance(line, dict))
+        lines = [cast("dict[str, Any]", line) for line in cast("list[object]", logs) if isinstance(line, dict)]
+        shown.extend(line.get("message") for line in lines)
     return any(isinstance(part, str) and text in part.casefold() for part in shown)
 
 

@@ -21,7 +21,9 @@ from jetjobs.cli.logs import SILENT, configure_logs
 from jetjobs.cli.options import Parser
 from jetjobs.cli.orders import add_override, add_pause, add_resume
 from jetjobs.cli.run import add_init, add_run
-from jetjobs.cli.runs import add_cancel, add_list, add_show
+from jetjobs.cli.run_changes import add_cancel, add_delete, add_retry
+from jetjobs.cli.run_watching import add_logs, add_watch
+from jetjobs.cli.runs import add_list, add_show
 from jetjobs.cli.trigger import add_trigger
 from jetjobs.errors import JetJobsError
 
@@ -48,7 +50,11 @@ _NOUNS: dict[str, tuple[str, dict[str, tuple[AddOptions, str]]]] = {
         {
             "list": (add_list, "the newest runs"),
             "show": (add_show, "everything known of one run"),
+            "watch": (add_watch, "runs as they change, until Ctrl-C"),
+            "logs": (add_logs, "what a run has logged"),
             "cancel": (add_cancel, "stop runs, or keep them from starting"),
+            "retry": (add_retry, "a new run for each that failed"),
+            "delete": (add_delete, "let go of runs that have ended"),
         },
     ),
     "jobs": (

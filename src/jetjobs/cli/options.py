@@ -81,6 +81,11 @@ def add_json(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print one JSON document instead of a table")
 
 
+def add_json_lines(parser: argparse.ArgumentParser) -> None:
+    """`--json` of a command that goes on."""
+    parser.add_argument("--json", action="store_true", help="print a JSON document a line")
+
+
 def connection_of(args: argparse.Namespace) -> Mapping[str, Any] | None:
     """The connection options given as flags; what is left out comes from environment and file."""
     given = {option: getattr(args, f"nats_{option}", None) for _, option, _, _ in _CONNECTION}
