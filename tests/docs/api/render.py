@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import timedelta
+from importlib import import_module
 from inspect import cleandoc
+from typing import cast
 
 import griffe
 
+from jetjobs._core.durations import format_duration
 from tests.docs.api.catalogue import Page
 from tests.docs.api.shelf import (
     Thing,
@@ -24,6 +29,8 @@ _HEAD = "<!-- Written by `make reference` from signatures and docstrings; edit t
 _WIDTH = 100
 _FENCE = re.compile(r"^```python$", re.MULTILINE)
 _CODE = re.compile(r"(?<!\[)`(?P<name>[A-Z]\w+)(?P<member>\.[a-z_]\w*)?`(?!\])")
+_CONSTANT = re.compile(r"_?[A-Z][A-Z_]+")
+_MEBI = 1024 * 1024
 _DOCTEST = re.compile(r"^>>> ", re.MULTILINE)
 _SECTION = re.compile(r"^(?P<name>Attributes|Raises):\n(?P<body>(?:^[ ]+.*\n?|^\n)+)", re.MULTILINE)
 _ENTRY = re.compile(r"^    (?P<names>\S[^:\n]*): (?P<text>.*(?:\n {5,}.*)*)", re.MULTILINE)
@@ -149,10 +156,36 @@ def _arguments(function: griffe.Function, owner: griffe.Class | None) -> Iterato
 
 def _options(options: griffe.Class, owner: griffe.Class) -> Iterator[str]:
     """What `**options` takes, with the defaults that a dataclass of the same fields has."""
-    defaults = {field.name: field.value for field in fields(owner)}
+    defaults = _defaults(owner)
     for option in fields(options):
-        default = defaults.get(option.name)
-        yield f"{option.name}: {option.annotation} = {'…' if default is None else default}"
+        yield f"{option.name}: {option.annotation} = {defaults.get(option.name, '…')}"
+
+
+def _defaults(owner: griffe.Class) -> dict[str, str]:
+    """The defaults of a dataclass's fields as a user would write them."""
+    made = getattr(import_module(owner.module.path), owner.name)
+    return {
+        each.name: _written(each.default)
+        for each in dataclasses.fields(made)
+        if each.default is not dataclasses.MISSING
+    }
+
+
+def _written(value: object) -> str:
+    match value:
+        case timedelta():
+            return f'"{format_duration(value)}"'
+        case int() if value > _MEBI and value % _MEBI == 0:
+            return f'"{value // _MEBI}MiB"'
+        case tuple():
+            inner = ", ".join(_written(each) for each in cast("tuple[object, ...]", value))
+            return f"({inner},)" if inner else "()"
+        case type():
+            return value.__name__
+        case None | str() | int():
+            return repr(value)
+        case _:
+            return f"{type(value).__name__}()"
 
 
 def _argument(parameter: griffe.Parameter) -> str:
@@ -170,6 +203,8 @@ def _argument(parameter: griffe.Parameter) -> str:
 def _fields(owner: griffe.Class, texts: Mapping[str, str]) -> Iterator[str]:
     """The fields of a class that is made of them, or that tells of them; what its call shows isn't shown again."""
     attributes = {field.name: field for field in fields(owner)}
+    # Options that a base has are told there, or where the base says.
+    inherited = {name for name in attributes if name not in owner.members} if texts else set[str]()
     called = constructor_of(owner) is not None
     for name, text in texts.items():
         if name not in attributes or called:
@@ -177,8 +212,10 @@ def _fields(owner: griffe.Class, texts: Mapping[str, str]) -> Iterator[str]:
     if called or not _is_made_of_fields(owner):
         return
     for name, field in attributes.items():
+        if name not in texts and name in inherited:
+            continue
         annotation = f": {field.annotation}" if field.annotation is not None else ""
-        default = f" = {field.value}" if field.value is not None else ""
+        default = "" if field.value is None or _CONSTANT.fullmatch(str(field.value)) else f" = {field.value}"
         yield f"- `{_quoted(name + annotation + default)}`" + (f": {texts[name]}" if name in texts else "")
 
 

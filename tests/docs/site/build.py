@@ -40,7 +40,9 @@ def build(target: Path) -> list[Path]:
     """
     shutil.rmtree(target, ignore_errors=True)
     target.mkdir(parents=True)
-    (target / "style.css").write_text(STYLE + cast("str", cast("Any", _FORMATTER).get_style_defs(".code")), encoding="utf-8")
+    (target / "style.css").write_text(
+        STYLE + cast("str", cast("Any", _FORMATTER).get_style_defs(".code")), encoding="utf-8"
+    )
     sources = [*sorted(_DOCS.rglob("*.md")), *(ROOT / name for name in _BESIDE)]
     written: list[Path] = []
     for source in sources:
