@@ -25,7 +25,7 @@ MAKEFLAGS += --no-print-directory
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .PHONY: help setup fmt lint types arch test test-unit test-other-pythons test-all-pythons \
-        test-faults again soak bench demo reference docs check lock clean
+        test-faults test-packaging again soak bench demo reference docs check lock clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-20s %s\n", $$1, $$2 }' Makefile
@@ -111,6 +111,9 @@ docs: reference  ## reference, links, every code block; then build/docs as HTML.
 	$(BIN)/python -m pytest tests/docs $(ARGS)
 	$(BIN)/python -m tests.docs.site build/docs
 
+test-packaging: $(DEV_READY)  ## sdist and wheel, installed with the oldest and the newest dependencies
+	$(BIN)/python .ci/test-packaging
+
 # Unit and conformance tests on the other Pythons; one that isn't here is named and passed over.
 test-other-pythons:
 	@for version in $(OTHERS); do \
@@ -135,7 +138,7 @@ test-all-pythons:  ## the tests on every supported Python found
 	done
 
 # The tests come last, so that a run ends with their closing line.
-check: lint types arch test-other-pythons  ## what CI runs
+check: lint types arch test-packaging test-other-pythons  ## what CI runs
 	@$(MAKE) test-faults || $(MAKE) again MARK="$(SLOW)"
 	@$(MAKE) test || $(MAKE) again MARK="$(QUICK)"
 
