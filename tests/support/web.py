@@ -85,7 +85,14 @@ class WebServer:
 
     def stop(self, within: float = 30) -> int:
         """End it as a service manager does; the exit code."""
-        self._process.send_signal(signal.SIGTERM)
+        self.signal(signal.SIGTERM)
+        return self.end(within)
+
+    def signal(self, number: int) -> None:
+        self._process.send_signal(number)
+
+    def end(self, within: float = 30) -> int:
+        """Wait for its end; the exit code."""
         try:
             return self._process.wait(within)
         finally:

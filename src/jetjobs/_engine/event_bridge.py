@@ -103,7 +103,9 @@ class EventBridge:
         if trigger.stream is None:
             heard = await events.subscribe(trigger.subject, route.name, route.on_event)
             self._subscriptions.append(heard)
-            route.hear(heard)
+            if (before := route.hear(heard)) is not None:
+                self._subscriptions.remove(before)
+                await before.stop()
             return
         try:
             taken = await events.consume(trigger.stream, trigger.subject, route.name, route.on_delivery)
@@ -116,7 +118,7 @@ class EventBridge:
 
     async def _pass(self) -> None:
         for route in self._routes:
-            if route.waits_for_stream:
+            if route.waits_for_stream or route.is_deaf:
                 try:
                     await self._attach(route)
                 except PermissionMissing as error:

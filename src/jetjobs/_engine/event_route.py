@@ -126,9 +126,15 @@ class Route:
         source = self._heard or self._taken
         return None if source is None else source.problem
 
-    def hear(self, subscription: EventSubscription) -> None:
-        """Note through what it hears."""
-        self._heard = subscription
+    @property
+    def is_deaf(self) -> bool:
+        """Whether the broker took its right to hear away. It doesn't give a subscription back with the right."""
+        return self._heard is not None and self._heard.problem is not None
+
+    def hear(self, subscription: EventSubscription) -> EventSubscription | None:
+        """Note through what it hears; gives what it heard through before."""
+        before, self._heard = self._heard, subscription
+        return before
 
     def tell(self, problem: str) -> None:
         """Log why no events come, once for each reason."""
