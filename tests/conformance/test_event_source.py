@@ -32,6 +32,17 @@ class Outside:
         await client.jetstream().add_stream(name=self.stream, subjects=[f"{self.prefix}.>"])
         await client.close()
 
+    async def remove_stream(self) -> None:
+        if isinstance(self.world, MemoryWorld):
+            self.world.cluster.events.remove_stream(self.stream)
+            return
+        import nats
+
+        assert isinstance(self.world, NatsWorld)
+        client = await nats.connect(self.world.url)
+        await client.jetstream().delete_stream(self.stream)
+        await client.close()
+
     async def publish(self, tail: str, *bodies: bytes, headers: Mapping[str, str] | None = None) -> None:
         subject = f"{self.prefix}.{tail}"
         if isinstance(self.world, MemoryWorld):
@@ -112,8 +123,38 @@ class TestSubscribing:
         await left.reach(3)
         assert not stopped
 
+    async def test_nothing_is_wrong_while_it_hears_and_once_it_stopped(
+        self, world: World, events: EventSource, outside: Outside
+    ):
+        subscription = await events.subscribe(f"{outside.prefix}.*", "g", Heard(world).append)
+        assert subscription.problem is None
+        await subscription.stop()
+        assert subscription.problem is None
+
 
 class TestConsuming:
+    async def test_a_stream_that_went_is_a_problem_until_it_is_back(
+        self, world: World, events: EventSource, outside: Outside
+    ):
+        await outside.add_stream()
+        taken = Takings(world)
+        consumption = await events.consume(outside.stream, f"{outside.prefix}.paid", "d1", taken)
+        consumption.allow(2)
+        assert consumption.problem is None
+        await outside.remove_stream()
+
+        async def is_told() -> bool:
+            return outside.stream in str(consumption.problem)
+
+        async def is_well() -> bool:
+            return consumption.problem is None
+
+        await eventually(world, is_told, 15)
+        await outside.add_stream()
+        await eventually(world, is_well, 15)
+        await outside.publish("paid", b"later")
+        await taken.reach(1)
+
     async def test_a_stream_that_is_not_there_is_named(self, events: EventSource, outside: Outside, world: World):
         with pytest.raises(BrokerError, match=outside.stream):
             await events.consume(outside.stream, f"{outside.prefix}.paid", "d", Takings(world))
