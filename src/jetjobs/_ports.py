@@ -204,8 +204,10 @@ class Broker(Protocol):
         expected: int | None = None,
         expected_on: str | None = None,
         timeout: timedelta | None = None,
-    ) -> int:
-        """Store a message in the jobs stream and return its sequence.
+    ) -> Awaitable[int]:
+        """Store a message in the jobs stream; gives its sequence.
+
+        May be under way before it is awaited; await it once.
 
         `expected` is the last sequence that must be on the message's subject (0: none),
         or on the subject `expected_on` when given.

@@ -23,7 +23,7 @@ from typing import Any
 import nats
 from nats.aio.msg import Msg
 
-from jetjobs import JobClient, JobContext, JobHost, Module
+from jetjobs import JobClient, JobContext, JobHost, JobRun, Module, TriggerRequest
 from jetjobs.embedded import EmbeddedServer
 
 AT_ONCE = 100
@@ -128,6 +128,20 @@ async def store_ours(url: str, runs: int) -> float:
         return runs / (time.perf_counter() - began)
 
 
+async def many_ours(url: str, runs: int) -> float:
+    """Trigger runs by one call, in a project of its own; triggers a second."""
+    module = noop_module(Clock(runs))
+    async with JobHost([module], project="many", nats=url) as host:
+        await host.close()
+    async with JobClient(url, project="many") as client:
+        job = module.jobs["noop"]
+        began = time.perf_counter()
+        triggered = await client.trigger_many(TriggerRequest(job, [i]) for i in range(runs))
+        rate = runs / (time.perf_counter() - began)
+    assert all(isinstance(each, JobRun) for each in triggered)
+    return rate
+
+
 def run_ours(url: str, runs: int) -> float:
     """Run them on one host process, ended as its supervisor would; runs a second from the first to the last."""
     clock = Clock(runs)
@@ -141,6 +155,7 @@ STEPS: dict[str, Callable[[str, int], float]] = {
     "store_bare": lambda url, runs: asyncio.run(store_bare(url, runs)),
     "run_bare": lambda url, runs: asyncio.run(run_bare(url, runs)),
     "store_ours": lambda url, runs: asyncio.run(store_ours(url, runs)),
+    "many_ours": lambda url, runs: asyncio.run(many_ours(url, runs)),
     "run_ours": run_ours,
 }
 
@@ -154,7 +169,7 @@ def in_a_process(step: str, url: str, runs: int) -> float:
 
 def compare(runs: int, rounds: int) -> None:
     """Print each round and the median ratios."""
-    stored, ran = list[float](), list[float]()
+    stored, many, ran = list[float](), list[float](), list[float]()
     for number in range(1, rounds + 1):
         with tempfile.TemporaryDirectory() as folder:
             server = EmbeddedServer(Path(folder))
@@ -164,9 +179,11 @@ def compare(runs: int, rounds: int) -> None:
             finally:
                 server.stop_blocking()
         stored.append(figures["store_ours"] / figures["store_bare"])
+        many.append(figures["many_ours"] / figures["store_bare"])
         ran.append(figures["run_ours"] / figures["run_bare"])
         print(f"round {number}:", "  ".join(f"{step} {rate:,.0f}/s" for step, rate in figures.items()), flush=True)
     print(f"trigger beside bare publish: {statistics.median(stored):.2f}")
+    print(f"trigger_many beside it:      {statistics.median(many):.2f}")
     print(f"runs beside the bare twin:   {statistics.median(ran):.2f}")
 
 

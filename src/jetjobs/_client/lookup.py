@@ -37,8 +37,12 @@ class JobLookup:
 
     def known_hosted(self, address: JobAddress) -> bool:
         """Whether the job was described and hosted a moment ago: the answer that needs no await."""
+        return self.known(address) is True
+
+    def known(self, address: JobAddress) -> bool | None:
+        """The same of a job that was described; `None` if that has to be looked up first."""
         if address not in self._described or time.monotonic() >= self._hosts_until:
-            return False
+            return None
         return self._hosted is None or address in self._hosted
 
     def is_paused(self, address: JobAddress) -> bool:

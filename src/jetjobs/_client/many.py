@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from jetjobs._client.calls import Deadline
 from jetjobs._client.handle import JobHandle
 from jetjobs._client.job_run import JobRun
+from jetjobs._client.publishing import Begun
 from jetjobs._core.durations import DurationLike, InstantLike
 from jetjobs._core.triggering import PLAIN, Asked, OnDuplicate, check_options
 from jetjobs.errors import JetJobsError
@@ -17,6 +18,7 @@ from jetjobs.job import Job
 
 # More than this makes no broker faster, and each holds its payload in memory.
 _IN_FLIGHT = 128
+_AT_A_TIME = 8  # plain ones that each of them sends before it waits: a task costs as much as a trigger
 _RENEW_EVERY = 32  # the clock needn't be read for each
 
 JobName = Job[Any, Any] | str | tuple[str, str]
@@ -73,6 +75,16 @@ async def trigger_many(
     return many.results()
 
 
+class _Sent(NamedTuple):
+    """A request that is being seen to."""
+
+    place: int
+    request: TriggerRequest
+    handle: JobHandle[Any, Any]
+    asked: Asked
+    on_its_way: Begun | None
+
+
 class _Many:
     def __init__(
         self, requests: Iterator[TriggerRequest], find: Callable[[JobName], JobHandle[Any, Any]], patience: float
@@ -89,23 +101,50 @@ class _Many:
 
     async def work(self) -> None:
         """Take requests one after the other, until there are none left."""
-        done = self._done
-        # The iterator is the caller's code: it is advanced between awaits only, never by two at once.
-        for request in self._requests:
-            place = len(done)
-            done.append(None)
+        sent: list[_Sent] = []
+        try:
+            # The iterator is the caller's code: it is advanced between awaits only, never by two at once.
+            for request in self._requests:
+                place = len(self._done)
+                self._done.append(None)
+                try:
+                    begun = self._begin(place, request)
+                except JetJobsError as error:
+                    self._done[place] = TriggerError(request, error)
+                    continue
+                sent.append(begun)
+                if begun.on_its_way is None or len(sent) >= _AT_A_TIME:
+                    await self._end(sent)
+                    sent.clear()
+            await self._end(sent)
+        finally:
+            for each in sent:
+                if each.on_its_way is not None:
+                    each.on_its_way.stored.cancel()  # no effect on one that was waited for
+        self.more = False
+
+    def _begin(self, place: int, request: TriggerRequest) -> _Sent:
+        handle = self._handle
+        if handle is None or request.job is not self._job:
+            handle = self._find_handle(request.job)
+        handle.check(request.payload)
+        asked = PLAIN if request[2:] == _NO_OPTIONS else request.asked
+        return _Sent(
+            place, request, handle, asked, handle.begin(request.payload, self._until) if asked is PLAIN else None
+        )
+
+    async def _end(self, sent: Iterable[_Sent]) -> None:
+        for place, request, handle, asked, begun in sent:
             try:
-                handle = self._handle
-                if handle is None or request.job is not self._job:
-                    handle = self._find_handle(request.job)
-                handle.check(request.payload)
-                asked = PLAIN if request[2:] == _NO_OPTIONS else request.asked
-                done[place] = await handle.trigger_checked(request.payload, asked, self._until)
+                if begun is None:
+                    self._done[place] = await handle.trigger_checked(request.payload, asked, self._until)
+                else:
+                    self._done[place] = await handle.finish(begun, self._until)
+            except JetJobsError as error:
+                self._done[place] = TriggerError(request, error)
+            else:
                 if not place % _RENEW_EVERY:
                     self._until.renew()
-            except JetJobsError as error:
-                done[place] = TriggerError(request, error)
-        self.more = False
 
     def _find_handle(self, job: JobName) -> JobHandle[Any, Any]:
         key = id(job) if isinstance(job, Job) else job

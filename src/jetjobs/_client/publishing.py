@@ -6,6 +6,7 @@ is stored on the condition that none is on its subject: of callers at once exact
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import os
 import time
@@ -61,6 +62,14 @@ class Triggered(NamedTuple):
     paused: bool = False
 
 
+class Begun(NamedTuple):
+    """A trigger on its way."""
+
+    triggered: Triggered
+    message: Outgoing
+    stored: asyncio.Future[int]
+
+
 class _Stored(Enum):
     NEW = auto()
     THERE = auto()  # somebody else's, or one that was there before the call
@@ -114,8 +123,7 @@ class Publisher:
         data = self._encode(payload)
         hosted = self._scope.lookup.known_hosted(address) or await self._look(options, deadline)
         if options is PLAIN and len(data) <= INLINE_LIMIT and deadline.left >= self._one_try_seconds:
-            run = RunKey(address.module, address.job, _fresh_id())
-            message = Outgoing(self._prefix + run.run_id, self._headers if data else self._bare_headers, data)
+            run, message = self._plain(data)
             try:  # here and not in `_store`: nearly every trigger ends with this one await
                 await self._broker.store(message, expected=0, timeout=self._one_try)
             except (AnswerUnknown, BrokerUnavailable) as error:
@@ -123,6 +131,38 @@ class Publisher:
             return Triggered(run, False, False, not hosted, self._is_paused(address))
         triggered = await self._by_options(data, options, deadline)
         return triggered._replace(no_host=not hosted, paused=self._is_paused(address))
+
+    def begin(self, payload: Any, deadline: Deadline) -> Begun | None:
+        """A trigger without options, on its way; `None`, with nothing done, if it takes more than its one message.
+
+        Raises:
+            PayloadError: nothing is sent.
+        """
+        hosted = self._scope.lookup.known(self._target.address)
+        if hosted is None or deadline.left < self._one_try_seconds:
+            return None
+        data = self._encode(payload)
+        if len(data) > INLINE_LIMIT:
+            return None
+        run, message = self._plain(data)
+        stored = asyncio.ensure_future(self._broker.store(message, expected=0, timeout=self._one_try))
+        return Begun(Triggered(run, False, False, not hosted, self._is_paused(run.address)), message, stored)
+
+    async def finish(self, begun: Begun, deadline: Deadline) -> Triggered:
+        """The same, once it is stored.
+
+        Raises:
+            As `trigger`.
+        """
+        try:
+            await begun.stored
+        except (AnswerUnknown, BrokerUnavailable) as error:
+            await self._store(begun.triggered.run, begun.message, deadline, sent=isinstance(error, AnswerUnknown))
+        return begun.triggered
+
+    def _plain(self, data: bytes) -> tuple[RunKey, Outgoing]:
+        run = RunKey(*self._target.address, _fresh_id())
+        return run, Outgoing(self._prefix + run.run_id, self._headers if data else self._bare_headers, data)
 
     async def trigger_named(
         self, run: RunKey, info: TriggerInfo, payload: Any, *, asked: Asked, deadline: Deadline

@@ -12,6 +12,7 @@ from functools import partial
 from typing import Any, Final
 
 import structlog
+from nats.errors import BadHeaderError
 
 from jetjobs._clock import Clock, SystemClock
 from jetjobs._core import names
@@ -29,6 +30,7 @@ from jetjobs._nats.pages import read_messages
 from jetjobs._nats.provision import Provisioner, ProvisionSettings, wanted_streams
 from jetjobs._nats.pull import ContinuousPull, Share
 from jetjobs._nats.rights import prove_deliveries
+from jetjobs._nats.tuned import Headers, header_block
 from jetjobs._ports import DrainAnswer, OnCall, OnDelivery
 from jetjobs.errors import AnswerUnknown, BrokerError, BrokerUnavailable
 
@@ -60,6 +62,8 @@ class NatsBroker:
         # Broker time when the monotonic clock stood at zero: a wall clock set meanwhile moves nothing.
         self._epoch = self._clock.now() - timedelta(seconds=self._clock.monotonic())
         self._stream = names.stream(project)
+        self._block_of: Mapping[str, str] | None = None
+        self._block = b""
         self._provisioner = Provisioner(link, project, settings or ProvisionSettings())
         self._pull = ContinuousPull(link, self._stream)
         self._signals = OperatorSignals(link, project)
@@ -164,15 +168,27 @@ class NatsBroker:
         expected: int | None = None,
         expected_on: str | None = None,
         timeout: timedelta | None = None,
-    ) -> int:
-        """Store a message in the jobs stream and return its sequence."""
-        headers = message.headers
-        if expected is not None:
-            headers = {**headers, _EXPECTED: str(expected)}
+    ) -> Awaitable[int]:
+        """Store a message in the jobs stream; gives its sequence. Sent before it is awaited."""
+        headers: Headers = message.headers
+        if expected == 0 and expected_on is None:
+            headers = self._first_of_its_subject(message.headers)
+        elif expected is not None:
+            headers = {**message.headers, _EXPECTED: str(expected)}
             if expected_on is not None:
                 headers[_EXPECTED_ON] = expected_on
         seconds = _WRITE_TIMEOUT if timeout is None else timeout.total_seconds()
-        return await self._link.writer.write(message.subject, message.data, headers, timeout=seconds)
+        return self._link.writer.send(message.subject, message.data, headers, timeout=seconds)
+
+    def _first_of_its_subject(self, headers: Mapping[str, str]) -> Headers:
+        # Most triggers of a client share one mapping, which nobody changes: its bytes are made once.
+        if headers is not self._block_of:
+            try:
+                self._block = header_block({**headers, _EXPECTED: "0"})
+            except BadHeaderError:
+                return {**headers, _EXPECTED: "0"}  # refused where the subject can be named
+            self._block_of = headers
+        return self._block
 
     async def last(self, subject: str) -> Message | None:
         """The newest message on a subject (wildcards allowed), read from the stream's leader."""

@@ -192,7 +192,7 @@ def publish_now(client: Client, subject: str, data: bytes, *, reply: str, header
         raise nats_errors.BadSubjectError
     size = len(data)
     if headers:
-        block = _header_block(headers)
+        block = header_block(headers)
         size += len(block)
         command = b"%b%b%b\r\n" % (f"HPUB {subject} {reply} {len(block)} {size}\r\n".encode(), block, data)
     else:
@@ -217,10 +217,15 @@ def publish_now(client: Client, subject: str, data: bytes, *, reply: str, header
 
 def message_size(data: bytes, headers: Headers | None) -> int:
     """The bytes the server counts against its limit."""
-    return len(data) + (len(_header_block(headers)) if headers else 0)
+    return len(data) + (len(header_block(headers)) if headers else 0)
 
 
-def _header_block(headers: Headers) -> bytes:
+def header_block(headers: Headers) -> bytes:
+    """The headers as they go over the wire; values can't break out of their line.
+
+    Raises:
+        BadHeaderError: a name could.
+    """
     if isinstance(headers, bytes):
         return headers
     lines = ["NATS/1.0"]
