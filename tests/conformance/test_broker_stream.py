@@ -44,6 +44,35 @@ async def come(world: World, broker: Broker, subject: str) -> Message:
     return await eventually(world, lambda: broker.last(subject))
 
 
+async def test_the_messages_of_runs_that_wait(broker: Broker):
+    other = RunKey("billing", "send", "r2")
+    soon = broker.now() + timedelta(hours=1)
+    await broker.store(schedule(broker, soon, run=RunKey(*SEND, "later"), turn=1))
+    await broker.store(trigger(broker))
+    await broker.store(trigger(broker, other, b""))
+    await broker.store(Outgoing(names.tick_subject(broker.project, SEND, "s1"), {}, b"no run of its own"))
+
+    async def waiting(job: JobAddress | None = None, **where: str) -> list[Message]:
+        return [message async for message in broker.waiting(job, **where)]
+
+    everything = await waiting()
+    assert [message.subject for message in everything] == [
+        names.retry_subject(broker.project, RunKey(*SEND, "later"), 1),
+        names.trigger_subject(broker.project, RUN),
+        names.trigger_subject(broker.project, other),
+    ]
+    for message in everything:
+        last = await broker.last(message.subject)
+        assert last is not None
+        assert (message.data, message.sequence) == (last.data, last.sequence)
+        assert {name: value for name, value in message.headers.items() if name.startswith("Jetjobs-")} == {
+            name: value for name, value in last.headers.items() if name.startswith("Jetjobs-")
+        }
+    assert [message.subject for message in await waiting(other.address)] == [everything[2].subject]
+    assert len(await waiting(module=SEND.module)) == 2
+    assert await waiting(module="none") == []
+
+
 def within(headers: Mapping[str, str], wanted: Mapping[str, str]) -> bool:
     return wanted.items() <= headers.items()
 

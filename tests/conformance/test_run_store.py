@@ -2,7 +2,8 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
+from typing import Any
 
 import pytest
 
@@ -217,3 +218,76 @@ async def test_what_it_holds(runs: RunStore):
     assert await runs.holding() == (2, second)
     assert await runs.delete(RunKey(*SEND, "r1"), first)
     assert await runs.holding() == (1, second), "a removal is no write"
+
+
+async def test_newest_gives_what_was_written_last_first_and_tells_how_far_back_it_is(runs: RunStore, world: World):
+    revisions: dict[str, int] = {}
+    for n in range(60):
+        revisions[f"r{n:02}"] = await runs.create(running(f"r{n:02}"))
+        if n % 20 == 19:
+            await world.elapse(0.05)
+    await runs.update(replace(running("r00"), status=RunStatus.FAILED), revisions["r00"])
+    untils: list[datetime] = []
+    found: list[Stored] = []
+    async for page, until in runs.newest():
+        assert not untils or all(stored.stored_at <= untils[-1] for stored in page)
+        untils.append(until)
+        found += page
+    assert {stored.record.run_id for stored in found} == set(revisions)
+    assert next(s.record.status for s in found if s.record.run_id == "r00") is RunStatus.FAILED
+    assert untils[:-1] == sorted(untils[:-1], reverse=True)
+
+
+async def test_newest_of_a_job_or_module_as_far_as_wanted(runs: RunStore):
+    other = JobAddress("billing", "send")
+    for n in range(6):
+        await runs.create(running(f"r{n}", SEND if n % 2 else other))
+    await runs.create(replace(running("bad"), status=RunStatus.FAILED))
+
+    async def ids(*where: JobAddress, **options: Any) -> set[str]:
+        return {stored.record.run_id async for page, _ in runs.newest(*where, **options) for stored in page}
+
+    assert await ids(SEND) == {"r1", "r3", "r5", "bad"}
+    assert await ids(module="billing") == {"r0", "r2", "r4"}
+    assert await ids(wanted=lambda seen: seen.get("status") == "FAILED") == {"bad"}
+    assert await ids(JobAddress("no", "such")) == set()
+
+
+async def test_newest_misses_none_that_is_written_again_meanwhile(runs: RunStore):
+    revisions = {f"r{n:04}": await runs.create(running(f"r{n:04}")) for n in range(700)}
+    found: set[str] = set()
+    async for page, _ in runs.newest():
+        found |= {stored.record.run_id for stored in page}
+        name = min(revisions)  # the one that would come last
+        revisions[name] = await runs.update(running(name), revisions.pop(name))
+        if len(found) > 400:
+            break
+    moved: set[str] = set()
+    async for page, _ in runs.newest():
+        moved |= {stored.record.run_id for stored in page}
+        for name in sorted(revisions)[:3]:
+            revisions[name] = await runs.update(running(name), revisions[name])
+    assert moved == {f"r{n:04}" for n in range(700)}
+
+
+async def test_newest_leaves_out_what_can_not_be_read(runs: RunStore, world: World):
+    await runs.create(running("good"))
+    await world.write_record(RunKey(*SEND, "bad"), b"\xc1 not msgpack")
+    found = [stored.record.run_id async for page, _ in runs.newest(wanted=lambda _: True) for stored in page]
+    assert found == ["good"]
+    assert [stored.record.run_id async for stored in runs.written_after(0)] == ["good"]
+
+
+async def test_what_was_written_after_a_revision(runs: RunStore):
+    first = await runs.create(running("r1"))
+    second = await runs.create(running("r2"))
+    third = await runs.create(running("r3", JobAddress("other", "job")))
+    last = await runs.update(replace(running("r1"), status=RunStatus.FAILED), first)
+
+    async def after(revision: int, *where: JobAddress) -> list[tuple[str, int]]:
+        return [(stored.record.run_id, stored.revision) async for stored in runs.written_after(revision, *where)]
+
+    assert await after(0) == [("r2", second), ("r3", third), ("r1", last)]
+    assert await after(second) == [("r3", third), ("r1", last)]
+    assert await after(first, SEND) == [("r2", second), ("r1", last)]
+    assert await after(last) == []

@@ -240,7 +240,11 @@ async def test_an_admin_makes_and_removes_the_project(server: RealServer):
         async with hosting(server), JobClient(login(server, "admin"), project="shop") as admin:
             await calls(admin)
             assert await admin.hosts.list()
-            await admin.runs.list()
+            (ended, *_) = await admin.runs.list(job="send", status="succeeded")
+            later = await admin.get_job("billing.send").trigger(1, delay="1h")
+            assert [each.run_id for each in await admin.runs.cancel(status="scheduled", job="send")] == [later.run_id]
+            assert [each.ok for each in await admin.runs.retry(ended)] == [True]
+            assert [each.ok for each in await admin.runs.delete(ended)] == [True]
     assert refused(logs) == []
     async with Intruder(server, "admin") as admin:
         for wanted in ("JETJOBS_shop", "JETJOBS_shop_payloads", "KV_jetjobs_shop_runs"):

@@ -54,14 +54,15 @@ async def _watch(args: argparse.Namespace, filters: dict[str, Any]) -> None:
             if record is None:
                 print("watching; Ctrl-C ends it", file=sys.stderr, flush=True)
             else:
-                print(json.dumps(run_summary(record)) if args.json else _changed(record, datetime.now(UTC)), flush=True)
+                print(json.dumps(run_summary(record)) if args.json else _changed(record), flush=True)
 
 
-def _changed(record: RunRecord, now: datetime) -> str:
+def _changed(record: RunRecord) -> str:
+    at = record.finished_at or record.heartbeat_at or record.started_at or datetime.now(UTC)
     attempt = f" attempt {record.attempt}/{record.max_attempts}" if record.attempt else ""
     reason = record.error or record.skip_reason
     why = f": {one_line(str(reason))}" if reason else ""
-    return f"{now:%H:%M:%S} {record.status.value:<9} {record.run_key}{attempt}{why}"
+    return f"{at:%H:%M:%S} {record.status.value:<9} {record.run_key}{attempt}{why}"
 
 
 def logs(args: argparse.Namespace) -> int:
