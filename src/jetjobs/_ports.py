@@ -197,7 +197,7 @@ class Broker(Protocol):
         """
         ...
 
-    async def store(
+    def store(
         self,
         message: Outgoing,
         *,

@@ -161,7 +161,7 @@ class NatsBroker:
 
     # -- messages
 
-    async def store(
+    def store(
         self,
         message: Outgoing,
         *,
