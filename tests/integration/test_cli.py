@@ -75,7 +75,7 @@ class TestTrigger:
     def test_json_of_a_finished_run(self, terminal: Terminal):
         done = terminal.run("jobs", "trigger", "shop.mail", "-", "--wait", "10", "--json", stdin='{"to": 1}')
         document = shown(done.out)
-        assert {"run_id", "module", "job", "duplicate", "payload_differs", "no_host", "run"} == set(document)
+        assert {"run_id", "module", "job", "duplicate", "payload_differs", "no_host", "paused", "run"} == set(document)
         assert document["run"]["result"] == {"sent": {"to": 1}}
         assert document["run"]["logs"][0]["message"] == "sending"
 
