@@ -41,6 +41,7 @@ DEFINED: Final = (
     "interval",
     "timezone",
     "payload_body",
+    "payload_schema",
     "start_at",
     "end_at",
     "misfire_grace",
@@ -94,8 +95,10 @@ Mend = Publish | Purge | Keep
 _ASLEEP: Final = frozenset({ScheduleState.DISABLED, ScheduleState.DELETED})
 
 
-def declared_schedule(trigger: Cron | Every, address: JobAddress, host: Declarer, now: datetime) -> ScheduleRecord:
-    """The record of a schedule that code declares, as if it were new."""
+def declared_schedule(
+    trigger: Cron | Every, address: JobAddress, host: Declarer, now: datetime, *, payload_schema: str | None = None
+) -> ScheduleRecord:
+    """The record of a schedule that code declares, as if it were new; `payload_schema` is of the job's payload."""
     interval = trigger.interval if isinstance(trigger, Every) else None
     made = ScheduleRecord(
         schedule_id=trigger.schedule_id(address),
@@ -107,6 +110,7 @@ def declared_schedule(trigger: Cron | Every, address: JobAddress, host: Declarer
         interval=interval,
         timezone="UTC" if isinstance(trigger, Every) else trigger.timezone,
         payload_body=None if trigger.payload is None else Body(codec.encode(trigger.payload, path="payload")),
+        payload_schema=payload_schema,
         start_at=trigger.start_at,
         end_at=trigger.end_at,
         misfire_grace=trigger.misfire_grace,

@@ -269,7 +269,7 @@ read_control: Final = Reader(
 read_schedule: Final = Reader(
     ScheduleRecord,
     {
-        **_all("schedule_id name module job line timezone last_error version declared_by", str),
+        **_all("schedule_id name module job line timezone last_error version declared_by payload_schema", str),
         **_all("max_instances revision", int),
         **_all("start_at end_at state_at anchor cursor last_occurrence last_run_at last_ended_at", datetime),
         **_all("next_run_at created_at updated_at", datetime),

@@ -99,10 +99,12 @@ def tick_trigger(schedule: ScheduleRecord, tick: Tick, trigger: Trigger) -> Trig
     Its body is the message's, unless the schedule was edited before the occurrence and the message is of before.
     """
     edited = schedule.updated_at is not None and tick.occurrence > schedule.updated_at
+    current = tick.revision == schedule.revision
     return replace(
         trigger,
         key=run_key(schedule, tick.occurrence),
-        body=schedule.payload_body if edited and tick.revision != schedule.revision else trigger.body,
+        body=schedule.payload_body if edited and not current else trigger.body,
+        payload_schema=schedule.payload_schema if edited or current else None,
         info=schedule.info(_in_zone(schedule, tick.occurrence)),
         scheduled_for=tick.occurrence,
     )
@@ -116,6 +118,7 @@ def start_message(
         "info": schedule.info(_in_zone(schedule, start.occurrence)),
         "scheduled_for": start.occurrence,
         "expires_in": expires_in,
+        "payload_schema": schedule.payload_schema,
     }
     run, body = run_key(schedule, start.occurrence), schedule.payload_body
     if start.start_at > now:

@@ -82,6 +82,7 @@ class ScheduleRecord:
         skipping: A stretch of skipped occurrences that still grows; it becomes a record when it ends.
         revision: Counts the definitions that need another message in the stream.
         state_at: Since when `state` holds; occurrences after it fall away unless ACTIVE.
+        payload_schema: Digest of the model that the payload was declared for.
         version: Release of the code that declared it last; `declared_by` that host.
     """
 
@@ -94,6 +95,7 @@ class ScheduleRecord:
     interval: timedelta | None = None
     timezone: str = "UTC"
     payload_body: Body | None = None
+    payload_schema: str | None = None
     start_at: datetime | None = None
     end_at: datetime | None = None
     misfire_grace: timedelta | None = None

@@ -66,11 +66,15 @@ class Declared:
     spared: frozenset[JobAddress] = frozenset()
 
     def triggers(self) -> Iterable[tuple[JobAddress, Cron | Every]]:
-        """Each schedule that code declares, with its job."""
+        """Each schedule that code declares, with the name it goes by."""
+        return ((job.origin, trigger) for job, trigger in self.pairs())
+
+    def pairs(self) -> Iterable[tuple[Job[Any, Any], Cron | Every]]:
+        """The same with its job."""
         for job in self.jobs:
             for trigger in job.triggers:
                 if isinstance(trigger, Cron | Every):
-                    yield job.origin, trigger
+                    yield job, trigger
 
 
 class _Hosts:
@@ -101,6 +105,9 @@ class Reconciler:
         self._engine = engine
         self._schedules = Schedules(engine)
         self._triggers = {trigger.schedule_id(address): (address, trigger) for address, trigger in declared.triggers()}
+        self._schemas = {
+            trigger.schedule_id(job.origin): job.payload_schema_digest for job, trigger in declared.pairs()
+        }
         self._spared = declared.spared
         addresses = frozenset(job.address for job in declared.jobs)
         self._me = Declarer(engine.host_id, engine.version, addresses, declared.modules)
@@ -157,8 +164,9 @@ class Reconciler:
         while True:
             stored = await backend.schedules.get(schedule_id)
             found = stored.schedule if stored is not None else None
+            now, schema = backend.broker.now(), self._schemas[schedule_id]
             ensured = ensure(
-                declared_schedule(trigger, address, self._me, backend.broker.now()),
+                declared_schedule(trigger, address, self._me, now, payload_schema=schema),
                 found,
                 backend.broker.now(),
                 declarer_lives=found is not None and found.declared_by in hosts.ids,
