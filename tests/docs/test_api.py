@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 import doctest
 import importlib
 import pkgutil
+import re
 from collections.abc import Iterator
 
 import griffe
@@ -49,6 +51,14 @@ def test_every_public_name_has_a_docstring(thing: Thing):
     summary = thing.docstring.value.strip().partition("\n\n")[0]
     assert summary.endswith((".", ":")), summary
     assert summary[0].isupper() or summary[0] == "`", summary
+
+
+def test_examples_in_docstrings_are_python():
+    fences = [found for text in texts().values() for found in re.findall(r"```py\n(.*?)```", text, re.DOTALL)]
+    examples = [text for text in fences if re.match(r"(async with|with|client = )", text)]
+    assert len(examples) >= 3
+    for example in examples:
+        compile(example, "docstring", "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
 
 
 _MODULES = [
