@@ -217,6 +217,16 @@ class Broker(Protocol):
         """
         ...
 
+    async def store_together(self, messages: Sequence[Outgoing], *, timeout: timedelta) -> None:
+        """Store up to 1,000 messages, each the first on a subject of its own: all of them or none.
+
+        Raises:
+            WrongRevision: one of the subjects has a message already.
+            BrokerError: refused or not sent: none is stored.
+            AnswerUnknown: all of them are stored, or none.
+        """
+        ...
+
     async def last(self, subject: str) -> Message | None:
         """The newest message on a subject (wildcards allowed), read from the stream's leader."""
         ...

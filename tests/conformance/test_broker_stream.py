@@ -14,6 +14,7 @@ from tests.support.worlds import World, eventually
 
 SEND = JobAddress("billing.invoices", "send")
 RUN = RunKey(*SEND, "r1")
+WITHIN = timedelta(seconds=5)
 
 
 @pytest.fixture
@@ -91,6 +92,25 @@ class TestStore:
         assert within(message.headers, headers)
         assert abs(message.stored_at - broker.now()) < timedelta(seconds=2)
         assert message.stored_at.utcoffset() == timedelta(0)
+
+    async def test_many_are_stored_together_in_their_order(self, broker: Broker):
+        runs = [RunKey(*SEND, f"together-{number}") for number in range(1000)]
+        await broker.store_together([trigger(broker, run, run.run_id.encode()) for run in runs], timeout=WITHIN)
+        stored = [await broker.last(names.trigger_subject(broker.project, run)) for run in (runs[0], runs[1], runs[-1])]
+        assert [message and message.data for message in stored] == [b"together-0", b"together-1", b"together-999"]
+        first, second, last = [message.sequence for message in stored if message is not None]
+        assert (second, last) == (first + 1, first + 999)
+
+    @pytest.mark.parametrize("taken", [0, 1, 2])
+    async def test_none_is_stored_where_one_is_there_already(self, broker: Broker, taken: int):
+        runs = [RunKey(*SEND, f"one-of-{number}") for number in range(3)]
+        sequence = await broker.store(trigger(broker, runs[taken], b"first"))
+        with pytest.raises(WrongRevision):
+            await broker.store_together([trigger(broker, run) for run in runs], timeout=WITHIN)
+        for run in runs:
+            message = await broker.last(names.trigger_subject(broker.project, run))
+            assert (message and message.sequence) == (sequence if run is runs[taken] else None)
+        await broker.store_together([trigger(broker, run) for run in runs if run is not runs[taken]], timeout=WITHIN)
 
     async def test_expected_zero_stores_once(self, broker: Broker):
         first = await broker.store(trigger(broker), expected=0)

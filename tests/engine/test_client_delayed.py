@@ -18,8 +18,10 @@ from jetjobs.errors import (
     InvalidNameError,
     PayloadError,
     RunNotFound,
+    StorageFull,
     UnknownJobError,
 )
+from jetjobs.testing.failing import When
 from tests.support.client_world import SEND, World
 
 
@@ -104,6 +106,21 @@ class TestMany:
             body = (await world.trigger_of(result.key)).body
             assert body is not None
             assert body.value == n
+
+    @pytest.mark.parametrize("when,error", [("after", None), ("before", None), ("before", StorageFull("no room"))])
+    async def test_a_batch_that_fails_is_sent_one_by_one(self, world: World, when: When, error: Exception | None):
+        failed = world.mine.fail("broker.store_together", when=when, error=error)
+        requests = [TriggerRequest("billing.send", n) for n in range(300)]
+        results = await world.client.trigger_many([*requests, TriggerRequest("billing.send", 1, idempotency_key="k")])
+        assert failed.hits == 1
+        assert len(world.subjects()) == 301
+        assert all(isinstance(result, JobRun) and not result.duplicate for result in results)
+        assert world.mine.calls["broker.store"] == 301
+
+    async def test_few_take_no_batch(self, world: World):
+        results = await world.client.trigger_many(TriggerRequest("billing.send", n) for n in range(20))
+        assert len(results) == len(world.subjects()) == 20
+        assert world.mine.calls["broker.store_together"] == 0
 
     async def test_none_gives_none(self, world: World):
         assert await world.client.trigger_many([]) == []

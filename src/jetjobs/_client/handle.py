@@ -7,7 +7,7 @@ from typing import Any, Generic, TypeVar, Unpack
 
 from jetjobs._client.calls import Deadline
 from jetjobs._client.job_run import JobRun
-from jetjobs._client.publishing import Begun, Publisher
+from jetjobs._client.publishing import Publisher, Triggered
 from jetjobs._client.scope import Scope
 from jetjobs._core.models import JobAddress, RunKey, TriggerInfo
 from jetjobs._core.triggering import PLAIN, Asked, Target, check_options
@@ -56,13 +56,14 @@ class JobHandle(Generic[P, R]):
         triggered = await self._publisher.trigger(payload, asked, deadline)
         return JobRun(self._scope, triggered, self._read_result)
 
-    def begin(self, payload: Any, deadline: Deadline) -> Begun | None:
-        """A trigger of many, on its way; `None`, with nothing done, if `trigger_checked` has to do it."""
-        return self._publisher.begin(payload, deadline)
+    @property
+    def publisher(self) -> Publisher:
+        """What stores its triggers."""
+        return self._publisher
 
-    async def finish(self, begun: Begun, deadline: Deadline) -> JobRun[R]:
-        """The same, once it is stored."""
-        return JobRun(self._scope, await self._publisher.finish(begun, deadline), self._read_result)
+    def run_of(self, triggered: Triggered) -> JobRun[R]:
+        """What a caller holds of a trigger that is stored."""
+        return JobRun(self._scope, triggered, self._read_result)
 
     async def trigger_named(
         self, run: RunKey, info: TriggerInfo, payload: Any, *, asked: Asked, deadline: Deadline

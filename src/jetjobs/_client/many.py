@@ -1,24 +1,33 @@
-"""Many triggers at once: a fixed number in flight, answers in the order of the requests, no error for all."""
+"""Many triggers at once: answers in the order of the requests, no error for all.
+
+Plain ones go to the broker in batches, which store all or none; what is refused as a whole is sent one by one. The
+others, and few, are pipelined, a fixed number in flight.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
+from itertools import islice
 from typing import Any, NamedTuple
 
 from jetjobs._client.calls import Deadline
 from jetjobs._client.handle import JobHandle
 from jetjobs._client.job_run import JobRun
-from jetjobs._client.publishing import Begun
+from jetjobs._client.publishing import Composed
 from jetjobs._core.durations import DurationLike, InstantLike
 from jetjobs._core.triggering import PLAIN, Asked, OnDuplicate, check_options
-from jetjobs.errors import JetJobsError
+from jetjobs.errors import AnswerUnknown, JetJobsError
 from jetjobs.job import Job
 
 # More than this makes no broker faster, and each holds its payload in memory.
 _IN_FLIGHT = 128
-_AT_A_TIME = 8  # plain ones that each of them sends before it waits: a task costs as much as a trigger
+_AT_A_TIME = 8
+_BATCH = 1000  # the server's limit
+_WORTH_A_BATCH = 200  # a batch is a file to the server: 3 to 30 ms, however small
 _RENEW_EVERY = 32  # the clock needn't be read for each
 
 JobName = Job[Any, Any] | str | tuple[str, str]
@@ -65,31 +74,24 @@ async def trigger_many(
 
     It ends once nothing was confirmed for `patience` seconds: what is left then is not sent.
     """
-    many = _Many(iter(requests), find, patience)
-    async with asyncio.TaskGroup() as group:
-        for _ in range(_IN_FLIGHT):
-            if not many.more:
-                break
-            group.create_task(many.work())
-            await asyncio.sleep(0)
+    many = _Many(find, patience)
+    left = iter(requests)
+    while some := list(islice(left, _BATCH)):
+        await many.see_to(some)
     return many.results()
 
 
-class _Sent(NamedTuple):
-    """A request that is being seen to."""
+class _Plain(NamedTuple):
+    """A request without options, ready to be stored with others."""
 
     place: int
     request: TriggerRequest
     handle: JobHandle[Any, Any]
-    asked: Asked
-    on_its_way: Begun | None
+    composed: Composed
 
 
 class _Many:
-    def __init__(
-        self, requests: Iterator[TriggerRequest], find: Callable[[JobName], JobHandle[Any, Any]], patience: float
-    ) -> None:
-        self._requests = requests
+    def __init__(self, find: Callable[[JobName], JobHandle[Any, Any]], patience: float) -> None:
         self._find = find
         # One for all: whoever is confirmed renews it, and once it has passed nothing more is sent.
         self._until = Deadline(patience)
@@ -97,54 +99,90 @@ class _Many:
         self._job: JobName = ""
         self._handle: JobHandle[Any, Any] | None = None
         self._done: list[JobRun[Any] | TriggerError | None] = []
-        self.more = True
 
-    async def work(self) -> None:
-        """Take requests one after the other, until there are none left."""
-        sent: list[_Sent] = []
-        try:
-            # The iterator is the caller's code: it is advanced between awaits only, never by two at once.
-            for request in self._requests:
-                place = len(self._done)
-                self._done.append(None)
-                try:
-                    begun = self._begin(place, request)
-                except JetJobsError as error:
-                    self._done[place] = TriggerError(request, error)
-                    continue
-                sent.append(begun)
-                if begun.on_its_way is None or len(sent) >= _AT_A_TIME:
-                    await self._end(sent)
-                    sent.clear()
-            await self._end(sent)
-        finally:
-            for each in sent:
-                if each.on_its_way is not None:
-                    each.on_its_way.stored.cancel()  # no effect on one that was waited for
-        self.more = False
+    async def see_to(self, requests: Sequence[TriggerRequest]) -> None:
+        """Have them stored: plain ones together where they are many, and as one by one as they must be."""
+        first = len(self._done)
+        self._done += [None] * len(requests)
+        with suppress(JetJobsError):  # said where it is triggered
+            await self._find_handle(requests[0].job).publisher.look_up(self._until)
+        plain: list[_Plain] = []
+        others: list[Callable[[], Awaitable[None]]] = []
+        for place, request in enumerate(requests, first):
+            try:
+                self._sort(place, request, plain, others)
+            except JetJobsError as error:
+                self._done[place] = TriggerError(request, error)
+        if len(plain) < _WORTH_A_BATCH or not await self._stored_together(plain):
+            groups = [plain[start : start + _AT_A_TIME] for start in range(0, len(plain), _AT_A_TIME)]
+            others += [partial(self._store_plain, group) for group in groups]
+        await _all(others)
 
-    def _begin(self, place: int, request: TriggerRequest) -> _Sent:
-        handle = self._handle
-        if handle is None or request.job is not self._job:
+    def _sort(
+        self, place: int, request: TriggerRequest, plain: list[_Plain], others: list[Callable[[], Awaitable[None]]]
+    ) -> None:
+        handle = self._handle if self._handle is not None and request.job is self._job else None
+        if handle is None:
             handle = self._find_handle(request.job)
         handle.check(request.payload)
         asked = PLAIN if request[2:] == _NO_OPTIONS else request.asked
-        return _Sent(
-            place, request, handle, asked, handle.begin(request.payload, self._until) if asked is PLAIN else None
-        )
+        composed = handle.publisher.compose(request.payload, self._until) if asked is PLAIN else None
+        if composed is not None:
+            plain.append(_Plain(place, request, handle, composed))
+        else:
+            others.append(partial(self._trigger, place, request, handle, asked))
 
-    async def _end(self, sent: Iterable[_Sent]) -> None:
-        for place, request, handle, asked, begun in sent:
-            try:
-                if begun is None:
-                    self._done[place] = await handle.trigger_checked(request.payload, asked, self._until)
-                else:
-                    self._done[place] = await handle.finish(begun, self._until)
-            except JetJobsError as error:
-                self._done[place] = TriggerError(request, error)
-            else:
-                if not place % _RENEW_EVERY:
-                    self._until.renew()
+    async def _stored_together(self, plain: Sequence[_Plain]) -> bool:
+        """Whether one batch stored them. Where it didn't, each is stored by itself, and says itself what is wrong."""
+        try:
+            await plain[0].handle.publisher.send_together([each.composed for each in plain])
+        except AnswerUnknown:
+            # All are there or none is: each is sent again, and one found there is its own.
+            await _all([partial(self._store_again, each) for each in plain])
+            return True
+        except JetJobsError:
+            return False
+        for each in plain:
+            self._done[each.place] = each.handle.run_of(each.composed.triggered)
+        self._until.renew()
+        return True
+
+    async def _store_plain(self, group: Sequence[_Plain]) -> None:
+        """Send them all before any is waited for: a task of its own costs as much as a trigger."""
+        sent = [each.handle.publisher.send(each.composed) for each in group]
+        try:
+            for each, stored in zip(group, sent, strict=True):
+                await self._finish(each, stored)
+        finally:
+            for stored in sent:
+                stored.cancel()  # no effect on those that were waited for
+
+    async def _store_again(self, plain: _Plain) -> None:
+        lost: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        lost.set_exception(AnswerUnknown("the answer to the batch was lost"))
+        await self._finish(plain, lost)
+
+    async def _finish(self, plain: _Plain, stored: Awaitable[Any]) -> None:
+        place, request, handle, composed = plain
+        try:
+            triggered = await handle.publisher.finish(composed, stored, self._until)
+        except JetJobsError as error:
+            self._done[place] = TriggerError(request, error)
+        else:
+            self._done[place] = handle.run_of(triggered)
+            self._renew(place)
+
+    async def _trigger(self, place: int, request: TriggerRequest, handle: JobHandle[Any, Any], asked: Asked) -> None:
+        try:
+            self._done[place] = await handle.trigger_checked(request.payload, asked, self._until)
+        except JetJobsError as error:
+            self._done[place] = TriggerError(request, error)
+        else:
+            self._renew(place)
+
+    def _renew(self, place: int) -> None:
+        if not place % _RENEW_EVERY:
+            self._until.renew()
 
     def _find_handle(self, job: JobName) -> JobHandle[Any, Any]:
         key = id(job) if isinstance(job, Job) else job
@@ -157,3 +195,16 @@ class _Many:
     def results(self) -> list[JobRun[Any] | TriggerError]:
         """What became of each request."""
         return [done for done in self._done if done is not None]
+
+
+async def _all(calls: Iterable[Callable[[], Awaitable[None]]]) -> None:
+    """Make the calls, a fixed number at a time."""
+    left = iter(calls)
+
+    async def work() -> None:
+        for call in left:
+            await call()
+
+    async with asyncio.TaskGroup() as group:
+        for _ in range(_IN_FLIGHT):
+            group.create_task(work())

@@ -10,6 +10,7 @@ import asyncio
 import hashlib
 import os
 import time
+from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import Enum, auto
@@ -62,12 +63,11 @@ class Triggered(NamedTuple):
     paused: bool = False
 
 
-class Begun(NamedTuple):
-    """A trigger on its way."""
+class Composed(NamedTuple):
+    """A trigger without options, and what it comes to once its message is stored."""
 
     triggered: Triggered
     message: Outgoing
-    stored: asyncio.Future[int]
 
 
 class _Stored(Enum):
@@ -132,11 +132,11 @@ class Publisher:
         triggered = await self._by_options(data, options, deadline)
         return triggered._replace(no_host=not hosted, paused=self._is_paused(address))
 
-    def begin(self, payload: Any, deadline: Deadline) -> Begun | None:
-        """A trigger without options, on its way; `None`, with nothing done, if it takes more than its one message.
+    def compose(self, payload: Any, deadline: Deadline) -> Composed | None:
+        """A trigger without options, to be stored; `None` if it takes more than its one message.
 
         Raises:
-            PayloadError: nothing is sent.
+            PayloadError: it can't be stored.
         """
         hosted = self._scope.lookup.known(self._target.address)
         if hosted is None or deadline.left < self._one_try_seconds:
@@ -145,20 +145,28 @@ class Publisher:
         if len(data) > INLINE_LIMIT:
             return None
         run, message = self._plain(data)
-        stored = asyncio.ensure_future(self._broker.store(message, expected=0, timeout=self._one_try))
-        return Begun(Triggered(run, False, False, not hosted, self._is_paused(run.address)), message, stored)
+        return Composed(Triggered(run, False, False, not hosted, self._is_paused(run.address)), message)
 
-    async def finish(self, begun: Begun, deadline: Deadline) -> Triggered:
-        """The same, once it is stored.
+    def send(self, composed: Composed) -> asyncio.Future[int]:
+        """Have it stored, a first time."""
+        return asyncio.ensure_future(self._broker.store(composed.message, expected=0, timeout=self._one_try))
+
+    async def send_together(self, composed: Sequence[Composed]) -> None:
+        """Have triggers of any jobs stored, a first time: all of them or none."""
+        await self._broker.store_together([each.message for each in composed], timeout=self._one_try)
+
+    async def finish(self, composed: Composed, stored: Awaitable[Any], deadline: Deadline) -> Triggered:
+        """What a trigger came to whose first sending `stored` is; it is sent again where need be.
 
         Raises:
             As `trigger`.
         """
         try:
-            await begun.stored
+            await stored
         except (AnswerUnknown, BrokerUnavailable) as error:
-            await self._store(begun.triggered.run, begun.message, deadline, sent=isinstance(error, AnswerUnknown))
-        return begun.triggered
+            run = composed.triggered.run
+            await self._store(run, composed.message, deadline, sent=isinstance(error, AnswerUnknown))
+        return composed.triggered
 
     def _plain(self, data: bytes) -> tuple[RunKey, Outgoing]:
         run = RunKey(*self._target.address, _fresh_id())
@@ -182,6 +190,15 @@ class Publisher:
             message = await self._message(run, call, replace(info, scheduled_for=call.when.scheduled_for))
             triggered = await self._settle(run, await self._store(run, message, deadline), call)
         return triggered._replace(no_host=not hosted, paused=self._is_paused(run.address))
+
+    async def look_up(self, deadline: Deadline) -> None:
+        """Have known what `compose` must know.
+
+        Raises:
+            UnknownJobError, BrokerUnavailable: as `trigger`.
+        """
+        if self._scope.lookup.known(self._target.address) is None:
+            await self._look(PLAIN, deadline)
 
     async def _look(self, options: Asked, deadline: Deadline) -> bool:
         return await self._scope.lookup.look(self._target.address, deadline, allow_unknown=options.allow_unknown)

@@ -12,7 +12,6 @@ from functools import partial
 from typing import Any, Final
 
 import structlog
-from nats.errors import BadHeaderError
 
 from jetjobs._clock import Clock, SystemClock
 from jetjobs._core import names
@@ -30,7 +29,8 @@ from jetjobs._nats.pages import read_messages
 from jetjobs._nats.provision import Provisioner, ProvisionSettings, wanted_streams
 from jetjobs._nats.pull import ContinuousPull, Share
 from jetjobs._nats.rights import prove_deliveries
-from jetjobs._nats.tuned import Headers, header_block
+from jetjobs._nats.together import FirstBlocks, store_together
+from jetjobs._nats.tuned import Headers
 from jetjobs._ports import DrainAnswer, OnCall, OnDelivery
 from jetjobs.errors import AnswerUnknown, BrokerError, BrokerUnavailable
 
@@ -62,8 +62,7 @@ class NatsBroker:
         # Broker time when the monotonic clock stood at zero: a wall clock set meanwhile moves nothing.
         self._epoch = self._clock.now() - timedelta(seconds=self._clock.monotonic())
         self._stream = names.stream(project)
-        self._block_of: Mapping[str, str] | None = None
-        self._block = b""
+        self._first_blocks = FirstBlocks()
         self._provisioner = Provisioner(link, project, settings or ProvisionSettings())
         self._pull = ContinuousPull(link, self._stream)
         self._signals = OperatorSignals(link, project)
@@ -172,7 +171,7 @@ class NatsBroker:
         """Store a message in the jobs stream; gives its sequence. Sent before it is awaited."""
         headers: Headers = message.headers
         if expected == 0 and expected_on is None:
-            headers = self._first_of_its_subject(message.headers)
+            headers = self._first_blocks.of(message)
         elif expected is not None:
             headers = {**message.headers, _EXPECTED: str(expected)}
             if expected_on is not None:
@@ -180,15 +179,9 @@ class NatsBroker:
         seconds = _WRITE_TIMEOUT if timeout is None else timeout.total_seconds()
         return self._link.writer.send(message.subject, message.data, headers, timeout=seconds)
 
-    def _first_of_its_subject(self, headers: Mapping[str, str]) -> Headers:
-        # Most triggers of a client share one mapping, which nobody changes: its bytes are made once.
-        if headers is not self._block_of:
-            try:
-                self._block = header_block({**headers, _EXPECTED: "0"})
-            except BadHeaderError:
-                return {**headers, _EXPECTED: "0"}  # refused where the subject can be named
-            self._block_of = headers
-        return self._block
+    async def store_together(self, messages: Sequence[Outgoing], *, timeout: timedelta) -> None:
+        """Store messages, each the first on a subject of its own: all of them or none."""
+        await store_together(self._link, messages, timeout=timeout.total_seconds())
 
     async def last(self, subject: str) -> Message | None:
         """The newest message on a subject (wildcards allowed), read from the stream's leader."""

@@ -84,6 +84,13 @@ class MemoryBroker:
             raise BrokerError(f"no stream takes {message.subject!r}")
         return await self.link.call(lambda: self._stream.store(message, expected=expected, expected_on=expected_on))
 
+    async def store_together(self, messages: Sequence[Outgoing], *, timeout: timedelta) -> None:  # noqa: ARG002
+        """Store messages, each the first on a subject of its own: all of them or none."""
+        for message in messages:
+            if not self._stream.takes(message.subject):
+                raise BrokerError(f"no stream takes {message.subject!r}")
+        await self.link.call(lambda: self._stream.store_together(messages))
+
     async def last(self, subject: str) -> Message | None:
         """The newest message on a subject, wildcards allowed."""
         return await self.link.call(lambda: self._stream.last(subject))

@@ -6,7 +6,7 @@ It does what nats-server was seen to do, as far as jetjobs relies on it; the con
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 
@@ -100,6 +100,14 @@ class MemoryStream:
         if due is not None:
             self._arm(stored, due)
         return stored.sequence
+
+    def store_together(self, messages: Sequence[Outgoing]) -> None:
+        """Store them if none of their subjects has a message."""
+        for message in messages:
+            if (newest := self.last(message.subject)) is not None:
+                raise WrongRevision(f"wrong last sequence: {newest.sequence}", newest.sequence)
+        for message in messages:
+            self.store(message)
 
     def remove(self, sequence: int) -> bool:
         """Take one message out, as an ack or a term does; says whether it was there."""
