@@ -17,7 +17,6 @@ from typing import Any, Final, cast
 import msgpack
 
 from jetjobs._core.controls import JobControl
-from jetjobs._core.controls import JobControl
 from jetjobs._core.leaves import write_datetime
 from jetjobs._core.models import (
     Attempt,
@@ -149,7 +148,6 @@ _RENAMED: Final = (("payload_body", "payload"), ("result_body", "result"), ("che
 shape_record: Final = RecordShape()
 shape_descriptor: Final = Shape(JobDescriptor, {"timeout": "timeout_ms"})
 shape_presence: Final = Shape(HostPresence)
-shape_control: Final = Shape(JobControl)
 shape_control: Final = Shape(JobControl)
 shape_schedule: Final = Shape(
     ScheduleRecord,

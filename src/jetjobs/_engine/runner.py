@@ -83,8 +83,6 @@ class Runner:
         "_grace",
         "_limit",
         "_owed",
-        "_limit",
-        "_owed",
         "_parking",
         "_project",
         "_schedules",
