@@ -23,7 +23,7 @@ class Row(NamedTuple, Generic[V]):
 
 
 class MemoryTable(Generic[K, V]):
-    """Rows by key. Revisions count over the whole table, as a bucket's do."""
+    """Rows by key. Revisions count over the whole table, as a bucket's do. `on_put` is called after each write."""
 
     def __init__(
         self,
@@ -35,6 +35,7 @@ class MemoryTable(Generic[K, V]):
         self._rows: dict[K, Row[V]] = {}
         self._lifetimes: dict[K, Timer] = {}
         self._revision = 0
+        self.on_put: Callable[[], object] | None = None
 
     def get(self, key: K) -> Row[V] | None:
         """The row, if there is one."""
@@ -61,6 +62,8 @@ class MemoryTable(Generic[K, V]):
         if ttl is not None:
             seconds = max(1, int(ttl.total_seconds()))
             self._lifetimes[key] = self._call_later(seconds, lambda: self._forget(key))
+        if self.on_put is not None:
+            self.on_put()
         return self._revision
 
     def remove(self, key: K, revision: int | None = None) -> bool:

@@ -1,0 +1,116 @@
+"""What a handler under test triggers: kept, and never run."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import Any, NoReturn, cast
+
+from jetjobs._core import codec
+from jetjobs._core.durations import DurationLike, InstantLike
+from jetjobs._core.models import JobAddress, RunKey, RunRecord
+from jetjobs._core.run_ids import check_key, run_id_for_child
+from jetjobs._core.tokens import check_address, split_address
+from jetjobs._core.triggering import Asked, Target, check_options
+from jetjobs.errors import JobsNotHosted
+from jetjobs.job import Job
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedChild:
+    """A child run a handler asked for: which job, with what. Its id is the one it would have in earnest.
+
+    What the handler gets for it is this too: a run that never starts, so it has nothing to wait for.
+    """
+
+    key: RunKey
+    payload: Any = None
+    named: str | None = None
+    delay: DurationLike | None = None
+    at: InstantLike | None = None
+
+    duplicate = False
+    payload_differs = False
+    no_host = False
+    paused = False
+
+    @property
+    def run_id(self) -> str:
+        """Id of the child run."""
+        return self.key.run_id
+
+    @property
+    def job(self) -> str:
+        """Whose run it would be, as `module.job`."""
+        return str(self.key.address)
+
+
+class RecordingChildren:
+    """Checks what a handler triggers as in earnest, and keeps it in `made`; implements `context.ChildTrigger`."""
+
+    def __init__(self, parent: RunRecord, made: list[RecordedChild]) -> None:
+        self._parent = parent.run_key
+        self._counts: Counter[JobAddress] = Counter()
+        self._made = made
+
+    async def trigger_child(
+        self,
+        job: Any,
+        payload: Any = None,
+        *,
+        key: str | None = None,
+        delay: DurationLike | None = None,
+        at: InstantLike | None = None,
+    ) -> RecordedChild:
+        """Keep it."""
+        return self.trigger_child_blocking(job, payload, key=key, delay=delay, at=at)
+
+    def trigger_child_blocking(
+        self,
+        job: Any,
+        payload: Any = None,
+        *,
+        key: str | None = None,
+        delay: DurationLike | None = None,
+        at: InstantLike | None = None,
+    ) -> RecordedChild:
+        """Keep it."""
+        if isinstance(job, Job):
+            cast("Job[Any, Any]", job).check_payload(payload)
+        codec.encode(payload)
+        check_options(Asked(delay=delay, at=at))
+        address = _address(job)
+        self._counts[address] += 1
+        named = self._counts[address] if key is None else check_key(key)
+        child = RunKey(*address, run_id_for_child(self._parent, *address, named))
+        made = RecordedChild(child, payload, key, delay, at)
+        if child not in [each.key for each in self._made]:
+            self._made.append(made)
+        return made
+
+
+class RecordingAsking:
+    """Stands where a host has its client: the children of what it runs are kept; implements `_engine.asking.Asking`."""
+
+    def __init__(self) -> None:
+        self.made: list[RecordedChild] = []
+
+    def children_of(self, parent: RunRecord) -> RecordingChildren:
+        """What keeps the children of one start of a run."""
+        return RecordingChildren(parent, self.made)
+
+    async def submit(self, job: Job[Any, Any], payload: Any, key: str | None) -> NoReturn:
+        """Nobody calls from outside in a test of one job."""
+        raise JobsNotHosted(f"{job.address} is under test: nobody triggers {payload!r} from outside (key {key})")
+
+
+def _address(job: Any) -> JobAddress:
+    match job:
+        case Job():
+            return cast("Job[Any, Any]", job).address
+        case Target():
+            return job.address
+        case (str(module), str(name)):
+            return check_address(module, name)
+        case _:
+            return split_address(job)
