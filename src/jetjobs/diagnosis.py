@@ -6,14 +6,14 @@ Every answer is a fact or the error that came instead of it; what a fact means i
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, cast
 
 from jetjobs._clock import SystemClock
 from jetjobs._core import names
-from jetjobs._core.models import RunKey
+from jetjobs._core.models import JobAddress, RunKey
 from jetjobs._nats.connection import Connection, connect
 from jetjobs._nats.link import Link
 from jetjobs._nats.tuned import server_info
@@ -67,6 +67,21 @@ async def look_at_broker(nats: Any = None, *, project: str) -> BrokerFacts:
         await connection.close()
 
 
+async def count_waiting(nats: Any = None, *, project: str, jobs: Iterable[JobAddress]) -> Mapping[JobAddress, int]:
+    """How many triggers wait for each of these jobs; one whose queue can't be read is left out.
+
+    Raises:
+        BrokerUnavailable, AccessDenied: nothing could be asked at all.
+    """
+    connection = await connect(connect_options(nats), name="jetjobs doctor")
+    try:
+        look = _Look(connection, project)
+        found = {job: await look.waiting(job) for job in jobs}
+        return {job: count for job, count in found.items() if count is not None}
+    finally:
+        await connection.close()
+
+
 class _Look:
     def __init__(self, connection: Connection, project: str) -> None:
         self._connection = connection
@@ -87,6 +102,15 @@ class _Look:
             storage_limit=limit,
             may_trigger=await self._may_trigger(),
         )
+
+    async def waiting(self, job: JobAddress) -> int | None:
+        """How many triggers of a job are stored and not done; `None` when its queue can't be read."""
+        suffix = f"CONSUMER.INFO.{names.stream(self._project)}.{names.consumer(job)}"
+        try:
+            info = await self._link.api(suffix, timeout=_ASK)
+        except BrokerError:
+            return None
+        return int(info.get("num_pending", 0)) + int(info.get("num_ack_pending", 0))
 
     def _stream_names(self) -> list[str]:
         buckets = (names.runs_bucket, names.jobs_bucket, names.hosts_bucket)

@@ -6,13 +6,13 @@ import argparse
 import asyncio
 import platform
 import zoneinfo
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from datetime import timedelta
 from typing import Literal
 
 from jetjobs._core.controls import JobInfo
-from jetjobs._core.models import HostPresence
+from jetjobs._core.models import HostPresence, JobAddress
 from jetjobs.cli.failures import ExitCode, exit_code, message_of
 from jetjobs.cli.options import (
     Parser,
@@ -26,12 +26,13 @@ from jetjobs.cli.options import (
 from jetjobs.cli.orders import orders_text
 from jetjobs.cli.table import span, table
 from jetjobs.config import connect_options
-from jetjobs.diagnosis import BrokerFacts, StreamFacts, look_at_broker
+from jetjobs.diagnosis import BrokerFacts, StreamFacts, count_waiting, look_at_broker
 from jetjobs.errors import BrokerError, JetJobsError
 
 _CLOCK_WARNING = timedelta(seconds=1)
 _NEARLY_FULL = 0.9
 _ASK = 3.0
+_MOST_QUEUES = 20  # of jobs nobody hosts: there may be hundreds
 _NOT_FOUND = 10059  # what JetStream answers for a stream that isn't there
 
 State = Literal["ok", "warn", "fail"]
@@ -53,7 +54,14 @@ class Catalog:
 
     jobs: Sequence[JobInfo] = ()
     hosts: Sequence[HostPresence] = ()
+    waiting: Mapping[JobAddress, int] = field(default_factory=dict[JobAddress, int])
     error: JetJobsError | None = None
+
+    @property
+    def unhosted(self) -> list[JobAddress]:
+        """The jobs that no live host has."""
+        hosted = {job for host in self.hosts for job in host.jobs}
+        return sorted(job.address for job in self.jobs if str(job.address) not in hosted)
 
 
 def add_doctor(parser: Parser) -> None:
@@ -93,7 +101,11 @@ async def _ask(args: argparse.Namespace, project: str) -> tuple[BrokerFacts, Cat
         return facts, None  # told once, by the streams
     async with open_client(args) as client:
         try:
-            return facts, Catalog(await client.jobs.list(timeout=_ASK), await client.hosts.list(timeout=_ASK))
+            found = Catalog(await client.jobs.list(timeout=_ASK), await client.hosts.list(timeout=_ASK))
+            if asked := found.unhosted[:_MOST_QUEUES]:
+                waiting = await count_waiting(connection_of(args), project=project, jobs=asked)
+                return facts, replace(found, waiting=waiting)
+            return facts, found
         except JetJobsError as error:
             return facts, Catalog(error=error)
 
@@ -148,8 +160,7 @@ def _of_catalog(catalog: Catalog | None) -> Iterator[Check]:
     if catalog.error is not None:
         yield Check("jobs", "warn", f"jobs and hosts can't be read: {message_of(catalog.error)}")
         return
-    hosted = {job for host in catalog.hosts for job in host.jobs}
-    nobody = sorted({str(job.address) for job in catalog.jobs} - hosted)
+    nobody = [str(job) for job in catalog.unhosted]
     if not catalog.hosts:
         yield Check("hosts", "warn", "no host lives", "Start one with `jetjobs run PATH`; triggers wait meanwhile")
     else:
@@ -160,8 +171,17 @@ def _of_catalog(catalog: Catalog | None) -> Iterator[Check]:
         yield Check("jobs", "warn", f"nobody hosts {', '.join(nobody)}", advice)
     else:
         yield Check("jobs", "ok", f"{len(catalog.jobs)} described, each with a live host")
+    yield from _queues(catalog.waiting)
     yield from _ordered(catalog.jobs)
     yield from _zones_used(catalog.jobs)
+
+
+def _queues(waiting: Mapping[JobAddress, int]) -> Iterator[Check]:
+    """What was left of removed jobs, and what came for jobs whose host isn't there."""
+    left = [f"{count} of {job}" for job, count in waiting.items() if count]
+    if left:
+        advice = "A removed job's runs need a host of the release that had it; start one, or cancel them"
+        yield Check("queues", "warn", f"runs wait that nobody takes: {', '.join(left)}", advice)
 
 
 def _ordered(jobs: Sequence[JobInfo]) -> Iterator[Check]:
