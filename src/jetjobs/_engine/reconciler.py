@@ -52,6 +52,7 @@ log = structlog.get_logger("jetjobs.engine")
 
 PASS_EVERY: Final = 2.0  # only asks whether this host has reconnected
 LOOK_EVERY: Final = 20.0
+SETTLE_EVERY: Final = 5.0  # whether the host whose word stands has gone, where that would change anything
 AFTER_RECONNECT: Final = 60.0
 OVERDUE: Final = timedelta(seconds=3)
 ABANDONED_AFTER: Final = timedelta(days=7)
@@ -115,7 +116,7 @@ class Reconciler:
         self._leftover: set[str] = set()  # not declared here any more, and not to be removed yet
         self._warned: set[tuple[str, str]] = set()
         self._connected_since: float | None = None
-        self._next_look = self._next_pass = float("-inf")
+        self._next_look = self._next_pass = self._next_settle = float("-inf")
 
     # ------------------------------------------------------------------------------------------- at the start
 
@@ -222,6 +223,9 @@ class Reconciler:
             self._next_look, self._next_pass = now, min(self._next_pass, soon)
         self._connected_since = since
         everything = now >= self._next_pass
+        if self._me.version is None and now >= self._next_settle:
+            await self._settle()
+            self._next_settle = now + SETTLE_EVERY
         if not everything and now < self._next_look:
             return
         if everything:
