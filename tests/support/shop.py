@@ -37,7 +37,9 @@ FEWEST = [
 
 def guarded(folder: Path) -> RealServer:
     """The page's server, with users of even fewer rights beside its own; it writes down every line it gets."""
-    conf = configuration(*FEWEST, host_of_events("taker"), caller_without_cancel("asker"), caller_who_operates("operator"))
+    conf = configuration(
+        *FEWEST, host_of_events("taker"), caller_without_cancel("asker"), caller_who_operates("operator")
+    )
     return RealServer(folder, extra_conf=conf, extra_args=["-DVV"])
 
 
