@@ -4,12 +4,15 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from operator import attrgetter
 
+import msgpack
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from jetjobs._core import wire
+from jetjobs._core.glance import Glance, glance
 from jetjobs._core.models import LogLine, RunError, RunRecord, RunStatus
-from jetjobs._core.run_filter import Newest, RunFilter, parse_statuses, sort_key
+from jetjobs._core.run_filter import Newest, RunFilter, Unrolling, parse_statuses, sort_key
 from jetjobs.errors import ConfigError
 
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
@@ -111,3 +114,88 @@ def test_text_is_looked_for_where_there_is_no_error_too():
     quiet = replace(RECORD, error=None)
     assert RunFilter(text=quiet.run_id).passes(quiet)
     assert not RunFilter(text="nothing like it").passes(quiet)
+
+
+def at_a_glance(record: RunRecord) -> Glance:
+    return glance(wire.pack_record(record))
+
+
+@st.composite
+def filters(draw: st.DrawFn) -> RunFilter:
+    return RunFilter(
+        module=draw(st.sampled_from([None, "billing", "other"])),
+        job=draw(st.sampled_from([None, "send", "other"])),
+        statuses=draw(st.none() | st.frozensets(st.sampled_from(RunStatus), min_size=1)),
+        since=draw(st.none() | st.just(NOW - timedelta(seconds=20))),
+        until=draw(st.none() | st.just(NOW - timedelta(seconds=5))),
+        schedule_id=draw(st.sampled_from([None, "s1", "s2"])),
+        error_type=draw(st.sampled_from([None, "ValueError", "KeyError"])),
+        text=draw(st.sampled_from([None, "INVOICE", "sending", "valueerror: no", "nothing like it"])),
+        include_skipped=draw(st.booleans()),
+    )
+
+
+@given(wanted=filters(), record=made(), quiet=st.booleans(), silent=st.booleans())
+def test_a_glance_agrees_with_the_record(wanted: RunFilter, record: RunRecord, *, quiet: bool, silent: bool):
+    if quiet:
+        record = replace(record, error=None)
+    if silent:
+        record = replace(record, logs=(), created_at=None)
+    assert wanted.may_pass(at_a_glance(record)) or not wanted.passes(record)
+    if record.created_at is not None:
+        assert wanted.may_pass(at_a_glance(record)) == wanted.passes(record)
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [b"\xc1", b"\x93\x01\x02\x03", msgpack.packb({"status": ["FAILED"], "module": "billing", "job": "send"}), b""],
+)
+def test_what_a_glance_can_not_tell_is_read(odd: bytes):
+    assert RunFilter(statuses=frozenset({RunStatus.MISSED}), since=NOW).may_pass(glance(odd))
+
+
+def test_odd_errors_and_logs_say_nothing():
+    seen = {"run_id": 7, "error": "ValueError", "logs": [3, {"message": 4}]}
+    assert not RunFilter(text="value").may_pass(seen)
+    assert not RunFilter(error_type="ValueError").may_pass(seen)
+
+
+def test_nothing_before_since_is_to_come():
+    assert RunFilter(since=NOW).is_past(NOW - timedelta(minutes=1))
+    assert not RunFilter(since=NOW).is_past(NOW)
+    assert not RunFilter().is_past(NOW - timedelta(days=1))
+
+
+def test_a_page_is_complete_once_nothing_to_come_could_be_on_it():
+    page = Newest(2, RunFilter().passes)
+    early, late = (replace(RECORD, run_id=name, created_at=NOW + timedelta(seconds=n)) for n, name in enumerate("ab"))
+    page.show(late)
+    assert not page.complete(NOW - timedelta(days=1))
+    page.show(early)
+    assert page.complete(NOW - timedelta(minutes=1))
+    assert not page.complete(NOW), "clocks may differ"
+    assert not page.may_keep(at_a_glance(replace(RECORD, created_at=NOW - timedelta(seconds=1))))
+    assert page.may_keep(at_a_glance(replace(RECORD, created_at=None)))
+    assert page.may_keep(at_a_glance(late))
+    assert Newest(0, RunFilter().passes).may_keep({})
+
+
+@given(st.lists(made(), unique_by=attrgetter("run_id"), max_size=40), st.integers(1, 5), st.integers(1, 7))
+def test_all_come_once_newest_first_whatever_is_held(shown: list[RunRecord], capacity: int, stretch: int):
+    """As from a store: written at the earliest when they were made, last written first."""
+    stored = sorted(shown, key=lambda record: (sort_key(record)[0], record.run_id), reverse=True)
+    unrolling = Unrolling(RunFilter().passes, capacity)
+    got: list[RunRecord] = []
+    for _ in range(len(shown) + 1):
+        unrolling.begin()
+        for start in range(0, len(stored), stretch):
+            for record in stored[start : start + stretch]:
+                unrolling.show(record)
+                unrolling.show(record)  # a scan may show one twice
+            rest = stored[start + stretch :]
+            if rest:
+                got += unrolling.give(sort_key(rest[0])[0])
+        got += unrolling.give()
+        if not unrolling.cut:
+            break
+    assert got == sorted((record for record in shown if RunFilter().passes(record)), key=sort_key, reverse=True)

@@ -22,7 +22,7 @@ EVERYTHING: Final = ">"
 
 # A page ends at whichever comes first; records are 300 bytes mostly and 512 KiB at most.
 _PAGE_MESSAGES: Final = 1000
-_SMALL_PAGE: Final = 200
+_SMALL_PAGE: Final = 500
 _PAGE_BYTES: Final = 4 * 1024 * 1024
 
 _OF_THE_PAGE: Final = frozenset(
@@ -100,7 +100,7 @@ class Pages:
     """Asks for pages; answers to an earlier request are let fall. Made by `open_pages`.
 
     The server counts what is left for every page, and counting all there is (`EVERYTHING`) costs it nothing. Pages
-    are smaller then: a thousand messages that come at once hold up the event loop for a tenth of a second.
+    are smaller then: what comes at once holds up the event loop.
     """
 
     def __init__(self, link: Link, request: str, pattern: str, inbox: str) -> None:
