@@ -7,6 +7,7 @@ from html import escape
 _NAVIGATION = (
     ("index.html", "Map"),
     ("tutorial.html", "Tutorial"),
+    ("how-to/troubleshoot.html", "Troubleshoot"),
     ("reference/api/README.html", "Reference"),
     ("guarantees.html", "Guarantees"),
     ("glossary.html", "Glossary"),
@@ -33,7 +34,7 @@ def framed(title: str, body: str, *, up: str) -> str:
     """A whole page; `up` leads from its folder to the site's root.
 
     >>> framed("A & B", "<p>x</p>", up="..").count('<a href="../')
-    7
+    8
     """
     ways = "".join(f'<a href="{up}/{place}">{name}</a>' for place, name in _NAVIGATION)
     return (
