@@ -100,6 +100,16 @@ async def test_a_record_with_a_lifetime_goes_and_may_be_created_again(runs: RunS
     await runs.create(running("r1"))
 
 
+async def test_a_record_may_be_created_with_a_lifetime(runs: RunStore, world: World):
+    await runs.create(replace(running("r1"), status=RunStatus.MISSED), ttl=timedelta(seconds=1))
+    assert await runs.get(RunKey(*SEND, "r1")) is not None
+
+    async def gone() -> bool:
+        return await runs.get(RunKey(*SEND, "r1")) is None
+
+    await eventually(world, gone)
+
+
 async def test_a_write_without_lifetime_takes_it_away_and_another_run_keeps_its_own(runs: RunStore, world: World):
     kept = await runs.create(running("kept"))
     kept = await runs.update(running("kept"), kept, ttl=timedelta(seconds=1))

@@ -132,9 +132,10 @@ class Claiming:
         runs = self._engine.backend.runs
         if record.status is RunStatus.RUNNING:
             held.claim = record.claim
+        ttl = self._ttl(record)
         try:
             revision = await (
-                runs.create(record) if stored is None else runs.update(record, stored.revision, ttl=self._ttl(record))
+                runs.create(record, ttl=ttl) if stored is None else runs.update(record, stored.revision, ttl=ttl)
             )
         except WrongRevision:
             held.claim = None

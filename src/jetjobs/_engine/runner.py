@@ -34,7 +34,7 @@ from jetjobs._core.misfits import verdict_on
 from jetjobs._core.models import BadTrigger, RunKey, RunRecord, RunStatus
 from jetjobs._core.run_ids import is_fresh
 from jetjobs._core.texts import run_error
-from jetjobs._engine.claiming import Claiming
+from jetjobs._engine.claiming import Claiming, Undecided
 from jetjobs._engine.execution import TaskExecution, Verdict, describe
 from jetjobs._engine.forks import leave_if_forked, lineage
 from jetjobs._engine.held import HeldRun
@@ -280,6 +280,9 @@ class Runner:
             return None
 
     def _give_back(self, held: HeldRun, why: Exception) -> None:
+        if isinstance(why, Undecided):
+            log.warning("run_undecided", run=str(held.key), error=str(why))
+            return
         log.warning("run_given_back", run=str(held.key), error=str(why))
         held.claim = None
         self._claiming.give_back(held)
@@ -450,7 +453,8 @@ class Runner:
             delivery.term(bad.reason)
             return
         try:
-            await self._engine.backend.runs.create(self._rejected(bad, bad.key))
+            record = self._rejected(bad, bad.key)
+            await self._engine.backend.runs.create(record, ttl=self._settling.ttl(record))
         except WrongRevision:
             pass  # The id has a record already; this message adds nothing to it.
         except BrokerError as error:

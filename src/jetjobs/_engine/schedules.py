@@ -149,7 +149,7 @@ class Schedules:
                 return
             try:
                 if found is None:
-                    await engine.backend.runs.create(record)
+                    await engine.backend.runs.create(record, ttl=ttl)
                     _tell(status, schedule, stretch)
                 else:
                     await engine.backend.runs.update(record, found.revision, ttl=ttl)

@@ -39,17 +39,18 @@ class NatsRunStore:
         self._bucket = Bucket(link, names.runs_bucket(project))
         self._told_unreadable = False
 
-    async def create(self, record: RunRecord) -> int:
+    async def create(self, record: RunRecord, *, ttl: timedelta | None = None) -> int:
         """Store a record that must not exist yet; returns its revision."""
         subject, data = names.record_subject(self._project, record.run_key), self._packed(record)
         try:
-            return await self._writer.send(subject, data, EXPECT_NONE, timeout=WRITE_TIMEOUT)
+            block = EXPECT_NONE if ttl is None else write_headers(0, ttl)
+            return await self._writer.send(subject, data, block, timeout=WRITE_TIMEOUT)
         except WrongRevision:
             # `nats kv del` leaves a marker: there is no record to read, and none could ever be created.
             marker = await self._bucket.marker(subject)
             if marker is None:
                 raise
-            return await self._writer.write(subject, data, write_headers(marker, None), timeout=WRITE_TIMEOUT)
+            return await self._writer.write(subject, data, write_headers(marker, ttl), timeout=WRITE_TIMEOUT)
 
     def update(self, record: RunRecord, revision: int, *, ttl: timedelta | None = None) -> Awaitable[int]:
         """Replace the record last seen at `revision`; returns the new revision. Without `ttl` it stays."""

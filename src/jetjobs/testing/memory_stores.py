@@ -30,10 +30,10 @@ class MemoryRunStore:
         self._link = link
         self._table = link.project.runs
 
-    async def create(self, record: RunRecord) -> int:
+    async def create(self, record: RunRecord, *, ttl: timedelta | None = None) -> int:
         """Store a record that must not exist yet; returns its revision."""
         data = wire.pack_record(record)
-        return await self._link.call(lambda: self._table.put(record.run_key, data, expected=0))
+        return await self._link.call(lambda: self._table.put(record.run_key, data, expected=0, ttl=ttl))
 
     async def update(self, record: RunRecord, revision: int, *, ttl: timedelta | None = None) -> int:
         """Replace the record last seen at `revision`; returns the new revision."""
