@@ -196,7 +196,7 @@ class JobContext(Generic[S]):
 
     @property
     def cancelled(self) -> bool:
-        """True once this attempt must stop; a long handler looks now and then."""
+        """True once this attempt must stop; a long plain handler looks now and then. A coroutine is cancelled as well."""
         return self._journal.cancel_reason is not None
 
     @property
@@ -233,7 +233,8 @@ class JobContext(Generic[S]):
     def log(self, message: str, /, *, level: str = "info", **fields: Any) -> None:
         """Write a line to the run's record, with the next heartbeat, and to structlog at once.
 
-        Fields that can't be stored are kept as their `repr`; long ones are cut. Never an error.
+        `level` is `debug`, `info`, `warning`, `error` or `critical`. A run keeps its first 50 lines and the newest, at
+        most 1,000 and 256 KiB. Fields that can't be stored are kept as their `repr`; long ones are cut. Never an error.
         """
         text = message if type(message) is str else _shown(message)
         name = _LEVELS.get(str(level).lower(), "info")
@@ -258,6 +259,8 @@ class JobContext(Generic[S]):
     def checkpoint(self, value: Any) -> None:
         """Remember a value for the next attempt, which finds it as `last_checkpoint`. Saved with the heartbeat.
 
+        What was said since the last heartbeat (10 s) is lost when the host dies: be ready to do that part again.
+
         Raises:
             PayloadError: the value can't be stored; names the path. At most 64 KiB.
         """
@@ -278,9 +281,16 @@ class JobContext(Generic[S]):
         delay: timedelta | float | str | None = None,
         at: datetime | float | None = None,
     ) -> Any:
-        """Trigger another job as a child of this run; a repeated attempt makes no second child.
+        """The `JobRun` of another job, triggered as a child of this run; a repeated attempt makes no second child.
 
-        Without `key` children of one job are told apart by their order.
+        `job` is a `Job`, `"module.job"`, or both names. Without `key` children of one job are told apart by their
+        order, so ask for them in the same one in each attempt. A child lives on its own: it isn't waited for, and a
+        cancel of the parent doesn't reach it.
+
+        Raises:
+            PayloadError: the payload can't be stored, or doesn't fit the handler where a `Job` is given.
+            UnknownJobError: no host ever described the job.
+            TriggerUnconfirmed, BrokerUnavailable: let it fail; the next attempt asks for the same child.
         """
         return await self._family().trigger_child(job, payload, key=key, delay=delay, at=at)
 
@@ -293,7 +303,11 @@ class JobContext(Generic[S]):
         delay: timedelta | float | str | None = None,
         at: datetime | float | None = None,
     ) -> Any:
-        """`trigger_child` for plain handlers, which run in a thread."""
+        """`trigger_child` for plain handlers; the run it gives blocks, as those of `jetjobs.sync` do.
+
+        Raises:
+            BlockingCallError: this thread runs an event loop.
+        """
         return self._family().trigger_child_blocking(job, payload, key=key, delay=delay, at=at)
 
     def __repr__(self) -> str:

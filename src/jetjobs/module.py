@@ -29,6 +29,8 @@ Hook = Callable[..., Any]
 class Module:
     """A named set of jobs with what they share: policy defaults, state, hooks.
 
+    `name` is letters, digits, `_`, `-`, and dots between parts. `defaults` hold for every job that says nothing else.
+
     `lifespan` is an `async def` with one `yield` (or what `@asynccontextmanager` makes of it); what it yields is
     every run's `ctx.state`. A host enters it once, before the first run, and leaves it after the last.
     """
@@ -71,7 +73,11 @@ class Module:
     def expose_job(
         self, name: str, handler: Callable[..., Any] | Job[Any, Any], **options: Unpack[ExposeOptions]
     ) -> Job[Any, Any]:
-        """Declares a function or bound method as a job, without a decorator."""
+        """Declares a function or bound method as a job, without a decorator.
+
+        Raises:
+            DeclarationError, ConfigError, InvalidNameError: it can't be a job so; says what to write.
+        """
         function = handler.handler if isinstance(handler, Job) else handler
         return self._add(function, cast("JobOptions", {**options, "name": name}), local_names())
 
