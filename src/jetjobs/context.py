@@ -196,7 +196,7 @@ class JobContext(Generic[S]):
 
     @property
     def cancelled(self) -> bool:
-        """True once this attempt must stop; a long plain handler looks now and then. A coroutine is cancelled as well."""
+        """True once this attempt must stop; a long plain handler looks now and then, a coroutine is cancelled."""
         return self._journal.cancel_reason is not None
 
     @property
