@@ -155,6 +155,49 @@ async def test_a_newer_releases_payload_waits_for_a_newer_host(nats_url: str, pr
         assert len(starts) == 1
 
 
+class Before(BaseModel):
+    email: str
+
+
+class After(BaseModel):
+    address: str
+
+
+def order(model: type[BaseModel], starts: list[str]) -> Module:
+    module = Module("shop")
+
+    async def handler(ctx: JobContext[Any], payload: Any) -> int:
+        starts.append(type(payload).__name__)
+        if ctx.attempt == 1:
+            raise ValueError("again")
+        return ctx.attempt
+
+    handler.__annotations__["payload"] = model
+    module.expose_job("order", handler, max_attempts=2, backoff=Backoff("500ms", jitter=0), timeout="20s")
+    return module
+
+
+async def test_a_retry_waits_for_a_host_of_the_release_its_payload_is_for(nats_url: str, project: str):
+    starts: list[str] = []
+    async with field_of(nats_url, project) as field:
+        old = order(Before, starts)
+        first = await field.host(old, version="1")
+        run = await field.client.get_job(old.jobs["order"]).trigger({"email": "a@b.c"})
+
+        async def failed_once() -> bool:
+            return await run.status() is RunStatus.RETRYING
+
+        await until_it(failed_once)
+        await first.close()
+        await field.host(order(After, starts), version="2")
+        newer = await field.client.get_job(order(After, []).jobs["order"]).trigger({"address": "here"})
+        assert await newer.result(timeout=10) == 2
+        assert await run.status() is RunStatus.RETRYING
+        await field.host(order(Before, starts), version="1")
+        assert await run.result(timeout=20) == 2
+        assert starts.count("Before") == 2
+
+
 @pytest.mark.parametrize("limit", ["Start-Deadline", "Expires-In"])
 async def test_when_no_newer_host_comes_it_ends(nats_url: str, project: str, limit: str):
     """A start deadline ends it as FAILED with the reason; a run that expires meanwhile is MISSED like any other."""
