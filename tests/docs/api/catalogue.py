@@ -107,8 +107,17 @@ PAGES = (
     Page(
         "testing.md",
         "For your tests",
-        "How to use it: [test against a real broker](../../how-to/test-against-a-real-broker.md).",
-        (),
+        "How to use it: [test your jobs](../../how-to/test-your-jobs.md), "
+        "[test against a real broker](../../how-to/test-against-a-real-broker.md).",
+        (
+            "jetjobs.testing.make_context",
+            "jetjobs.testing.HandlerContext",
+            "jetjobs.testing.run_job",
+            "jetjobs.testing.run_job_blocking",
+            "jetjobs.testing.RunOutcome",
+            "jetjobs.testing.RecordedChild",
+            "jetjobs.testing.host_in_thread",
+        ),
         ("jetjobs.testing",),
     ),
     Page(
