@@ -217,3 +217,25 @@ async def _interior_deletes(url: str, project: str) -> int:
     info = await client.jetstream().stream_info(names.bucket_stream(names.runs_bucket(project)))
     await client.close()
     return info.state.num_deleted or 0
+
+
+async def test_a_run_that_never_started_goes_by_itself(backend: Backend, nats_url: str, project: str):
+    """Its first record is its last: no host need be there when its time is up."""
+    async with host(nats_url, project):
+        pass
+    async with JobClient(nats_url, project=project) as client:
+        run = await client.get_job("shop", "fast").trigger(1, start_within="1ms")
+        malformed = Outgoing(names.trigger_subject(project, RunKey(*FAST, "bad")), {"Jetjobs-Turn": "x"}, b"")
+        await backend.broker.store(malformed)
+        await asyncio.sleep(0.01)  # its time to start passes
+        async with host(nats_url, project, finished=timedelta(hours=1)):
+            assert (await run.wait(10)).status is RunStatus.MISSED
+            assert (await client.run("shop", "fast", "bad").wait(10)).status is RunStatus.FAILED
+    connection = await nats.connect(nats_url)
+    stream = connection.jetstream()
+    for run_id in (run.run_id, "bad"):
+        subject = names.record_subject(project, RunKey(*FAST, run_id))
+        stored = await stream.get_last_msg(f"KV_{names.runs_bucket(project)}", subject)
+        assert stored.headers is not None
+        assert int(stored.headers["Nats-TTL"].removesuffix("s")) >= 3600
+    await connection.close()

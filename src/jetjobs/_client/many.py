@@ -27,6 +27,7 @@ from jetjobs.job import Job
 _IN_FLIGHT = 128
 _AT_A_TIME = 8
 _BATCH = 1000  # the server's limit
+_BATCHES = 3
 _WORTH_A_BATCH = 200  # a batch is a file to the server: 3 to 30 ms, however small
 _RENEW_EVERY = 32  # the clock needn't be read for each
 
@@ -76,8 +77,12 @@ async def trigger_many(
     """
     many = _Many(find, patience)
     left = iter(requests)
-    while some := list(islice(left, _BATCH)):
-        await many.see_to(some)
+    places = asyncio.Semaphore(_BATCHES)
+    async with asyncio.TaskGroup() as group:
+        # The next ones are made ready while the server is at work on those before.
+        while some := list(islice(left, _BATCH)):
+            await places.acquire()
+            group.create_task(many.see_to(some)).add_done_callback(lambda _: places.release())
     return many.results()
 
 
