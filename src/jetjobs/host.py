@@ -215,8 +215,7 @@ class JobHost:
         """Serve until SIGTERM or SIGINT, drain, and return the exit code: 0, or 130 after Ctrl-C.
 
         A second signal ends the process at once. The only place that touches signals; they are as before afterwards.
-        Answers probes when `settings.probes` names an address. `loop_factory` makes another kind of event loop, as
-        `uvloop.new_event_loop` does.
+        Answers probes at `settings.probes`. `loop_factory` makes another event loop, as `uvloop.new_event_loop` does.
 
         Raises:
             HostError: this isn't the main thread, or one of the host's loops died.
@@ -226,14 +225,8 @@ class JobHost:
             return runner.run(self._run(signals))
 
     async def _run(self, signals: StopSignals) -> int:
-        probes = None if self.settings.probes is None else Probes(self.settings.probes, self.health)
-        if probes is None:
+        async with Probes(self.settings.probes, self.health):
             return await self._serve(signals.stop())
-        await probes.start()
-        try:
-            return await self._serve(signals.stop())
-        finally:
-            probes.stop()
 
     async def _serve(self, stop: asyncio.Future[int]) -> int:
         executor = take_over_executor()

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 from jetjobs.errors import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from types import TracebackType
 
     from jetjobs._engine.health import HostHealth
 
@@ -21,30 +22,34 @@ _ASK_WITHIN = 5.0
 
 
 class Probes:
-    """Answers at an address, `HOST:PORT`; an empty host means all of the machine's addresses."""
+    """Answers at an address, `HOST:PORT`, while its block lasts; without one it does nothing.
 
-    def __init__(self, address: str, health: Callable[[], HostHealth]) -> None:
+    An empty host means all of the machine's addresses.
+
+    Raises:
+        ConfigError: the address is taken, or not this machine's.
+    """
+
+    def __init__(self, address: str | None, health: Callable[[], HostHealth]) -> None:
         self._address = address
         self._health = health
         self._server: asyncio.Server | None = None
 
-    async def start(self) -> None:
-        """Listen.
-
-        Raises:
-            ConfigError: the address is taken, or not this machine's.
-        """
+    async def __aenter__(self) -> Self:
+        if self._address is None:
+            return self
         host, _, port = self._address.rpartition(":")
         try:
             self._server = await asyncio.start_server(self._serve, host.strip("[]") or None, int(port))
         except OSError as error:
             raise ConfigError(f"probes can't be answered at {self._address}: {error.strerror or error}") from error
+        return self
 
-    def stop(self) -> None:
-        """Listen no more. Idempotent."""
-        server, self._server = self._server, None
-        if server is not None:
-            server.close()
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._server is not None:
+            self._server.close()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         # A line over the reader's limit is a ValueError.
