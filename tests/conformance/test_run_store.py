@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
@@ -259,7 +260,11 @@ async def test_newest_of_a_job_or_module_as_far_as_wanted(runs: RunStore):
 
     assert await ids(SEND) == {"r1", "r3", "r5", "bad"}
     assert await ids(module="billing") == {"r0", "r2", "r4"}
-    assert await ids(wanted=lambda seen: seen.get("status") == "FAILED") == {"bad"}
+
+    def failed(seen: Mapping[str, Any]) -> bool:
+        return seen.get("status") == "FAILED"
+
+    assert await ids(wanted=failed) == {"bad"}
     assert await ids(JobAddress("no", "such")) == set()
 
 

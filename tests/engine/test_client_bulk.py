@@ -231,6 +231,16 @@ class TestRetry:
         await world.finish(third)
         assert {each.outcome.value for each in await world.client.runs.retry(job="send")} == {"ALREADY_RETRIED"}
 
+    async def test_two_of_a_row_make_one_even_if_that_fails_at_once(self, world: World):
+        first = await failed(world, "a")
+        await failed(world, run_id_for_retry(first, 1), retry_of="a")
+        storing = world.mine.fail("broker.store", when="hang")
+        retrying = asyncio.create_task(world.client.runs.retry(status="failed"))
+        await storing.reached.wait()
+        await failed(world, run_id_for_retry(first, 2), retry_of="a")
+        storing.release()
+        assert {each.new_run_id for each in await retrying} == {run_id_for_retry(first, 2)}
+
     async def test_filters_take_failures_and_no_success(self, world: World):
         await failed(world, "bad")
         await world.finish(RunKey("billing", "send", "good"))

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -60,8 +61,8 @@ class Counted:
 
     def __init__(self, client: JobClient, monkeypatch: pytest.MonkeyPatch) -> None:
         self.pages = 0
-        link: Any = client.runs._scope().backend.runs._link  # pyright: ignore[reportPrivateUsage, reportAttributeAccessIssue, reportUnknownMemberType, reportUnknownVariableType]
-        post = link.connection.post
+        link = cast("Any", client.runs._scope().backend.runs)._link
+        post: Callable[..., bool] = link.connection.post
 
         def counting(subject: str, *args: Any, **kwargs: Any) -> bool:
             self.pages += subject.startswith("$JS.API.DIRECT.GET.KV_")
@@ -78,7 +79,7 @@ async def test_a_page_of_recent_runs_reads_the_end_only(nats_url: str, project: 
     # Made as they were written, unlike the others: what is to come is older than the page by more than clocks differ.
     ids = await fill(nats_url, project, 2000)
     async with JobClient(nats_url, project=project) as client:
-        backend = client.runs._scope().backend  # pyright: ignore[reportPrivateUsage]
+        backend = client.runs._scope().backend
         fresh: list[str] = []
         await asyncio.sleep(1.1)  # the broker stamps what it stores: time has to pass for records to lie apart
         for n in range(30):
