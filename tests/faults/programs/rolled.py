@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from jetjobs import Every, JobContext, Module
+from jetjobs import Every, JobContext, JobPolicy, Module
 
 LIMITS = {"1": 3, "2": 6}
 SEND_LIMIT = 4
@@ -29,7 +29,8 @@ class OrderTwo(BaseModel):
 
 def release(number: str, noted: Note) -> Module:
     """What this release's code declares; `noted` writes what its handlers do."""
-    module = Module("shop")
+    # Two attempts: a run with one is FAILED when a closing host has to interrupt it.
+    module = Module("shop", defaults=JobPolicy(max_attempts=2, timeout="20s"))
 
     def handler(seconds: float) -> Handler:
         async def work(ctx: JobContext[Any], payload: Any = None) -> str:
@@ -45,20 +46,18 @@ def release(number: str, noted: Note) -> Module:
         "mail" if renamed else "send",
         handler(0.03),
         max_concurrency=SEND_LIMIT,
-        timeout="20s",
         aliases=("send",) if renamed else (),
     )
     module.expose_job(
         "beat" if renamed else "tick",
         handler(0.01),
-        triggers=[Every("1s", coalesce="all")],
-        timeout="20s",
+        triggers=[Every("1s", coalesce="all", overlap="allow", max_instances=50)],
         aliases=("tick",) if renamed else (),
     )
     # Longer than a draining host waits: some of these are interrupted, and begin again elsewhere.
-    module.expose_job("long", handler(1.5), max_concurrency=LIMITS[number], max_attempts=2, timeout="20s")
+    module.expose_job("long", handler(1.5), max_concurrency=LIMITS[number])
     if number == "1":
-        module.expose_job("gone", handler(0.01), timeout="20s")
+        module.expose_job("gone", handler(0.01))
 
     async def order_one(ctx: JobContext[Any], order: OrderOne) -> str:
         with noted(ctx, release="1", schema="1"):
@@ -68,5 +67,5 @@ def release(number: str, noted: Note) -> Module:
         with noted(ctx, release="2", schema="2"):
             return order.address
 
-    module.expose_job("order", order_one if number == "1" else order_two, timeout="20s")
+    module.expose_job("order", order_one if number == "1" else order_two)
     return module
