@@ -63,7 +63,7 @@ async def quiet(schedules: ScheduleRig, jobs: Jobs) -> float:
     async def none_live() -> bool:
         await asyncio.sleep((1.3 - time.time()) % 1)
         found = await asyncio.gather(*(schedules.record(job, _name(job)) for job in jobs))
-        return not any(each.live for each in found) and 0.3 <= time.time() % 1 < 0.85
+        return not any(each.live for each in found) and 0.3 <= time.time() % 1 < 0.9
 
     await eventually(none_live, 90, "a moment without a run")
     return time.time()

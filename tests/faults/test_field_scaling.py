@@ -122,10 +122,10 @@ async def test_a_thousand_schedules_on_one_host(tmp_path: Path, project: str) ->
     fresh = Crowd(tmp_path / "fresh", server.url, project, jobs=1000, every="60s")
     warm = Crowd(tmp_path / "warm", server.url, project, jobs=1000, every="60s")
     try:
-        await fresh.start(gather=20)
+        await fresh.start(gather=30)
         took = fresh.journal.lines("up")[0].took
         fresh.close()
-        await warm.start(gather=20)
+        await warm.start(gather=30)
         took_warm = warm.journal.lines("up")[0].took
         assert fresh.errors == warm.errors == []
         pid = warm.pids[0]
