@@ -46,6 +46,13 @@ async def order(text: Text) -> dict[str, Any]:
     return {"run": run.run_id, "again": run.duplicate}
 
 
+@app.post("/counts/from-a-thread", status_code=202)
+def order_and_block(text: Text) -> dict[str, Any]:
+    # FastAPI runs a plain function in a thread, which may block.
+    run = count.trigger_blocking(text, idempotency_key=f"count-{text.title}")
+    return {"run": run.run_id, "again": run.duplicate}
+
+
 @app.get("/counts/{run_id}")
 async def show(run_id: str, jobs: Annotated[JobClient, Depends(jobs_of)]) -> dict[str, Any]:
     try:

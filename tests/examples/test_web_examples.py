@@ -106,7 +106,10 @@ def test_fastapi_with_a_host_inside(terminal: Terminal):
         assert web.ask("/live") == (200, {"live": True})
         first = run_id(web.ask("/counts", TEXT, as_json=True))
         assert web.wait_for(f"/counts/{first}", is_done)[1]["result"] == COUNTED
-        assert web.ask("/counts", TEXT, as_json=True)[1] == {"run": first, "again": True}
+        for path in ("/counts", "/counts/from-a-thread"):
+            assert web.ask(path, TEXT, as_json=True)[1] == {"run": first, "again": True}
+        other = run_id(web.ask("/counts/from-a-thread", {"title": "b", "text": "four"}, as_json=True))
+        assert web.wait_for(f"/counts/{other}", is_done)[1]["result"]["words"] == 1
         assert web.ask("/counts/nothing")[0] == 404
         assert len(hosts(terminal)) == 1
         assert web.stop() in {0, -15}  # uvicorn raises the signal again once it has shut down
