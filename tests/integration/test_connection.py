@@ -378,3 +378,29 @@ def test_connections_come_back_at_different_times():
         waits = {_options("nats://a", "x", longest)["reconnect_time_wait"] for _ in range(20)}
         assert len(waits) == 20
         assert all(longest / 4 <= wait <= longest for wait in waits)
+
+
+async def test_a_drained_subscription_is_over_for_the_server_before_it_is_asked_whether_all_was_sent(
+    nats_url: str, monkeypatch: pytest.MonkeyPatch
+):
+    """What the server sends after it was asked would find nobody who could give it back."""
+    connection = await connect(nats_url, name="drains")
+    sub = await connection.listen("somewhere.>", lambda _: None)
+    transport: Any = connection.client._transport
+    sent: list[bytes] = []
+    write, write_lines = transport.write, transport.writelines
+
+    def note(data: bytes) -> None:
+        sent.append(data)
+        write(data)
+
+    def note_lines(lines: list[bytes]) -> None:
+        sent.extend(lines)
+        write_lines(lines)
+
+    monkeypatch.setattr(transport, "write", note)
+    monkeypatch.setattr(transport, "writelines", note_lines)
+    await connection.drain(sub)
+    order = [data.split()[0] for data in sent]
+    assert order.index(b"UNSUB") < order.index(b"PING"), order
+    await connection.close()

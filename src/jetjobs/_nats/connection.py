@@ -28,6 +28,7 @@ from jetjobs._nats.tuned import (
     TunedClient,
     drop_subscription,
     drop_unsent,
+    end_interest,
     hooks_of,
     listen,
     message_size,
@@ -172,6 +173,7 @@ class Connection:
         try:
             if self.is_connected:  # else nats-py would wait 10 s for an answer
                 async with asyncio.timeout(_DRAIN_WITHIN):
+                    await end_interest(self.client, sub)
                     await sub.drain()
         except (nats_errors.Error, OSError):  # TimeoutError is an OSError
             pass

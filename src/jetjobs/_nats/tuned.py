@@ -174,8 +174,12 @@ def drop_subscription(client: Client, sub: Subscription) -> None:
 
 
 async def end_interest(client: Client, sub: Subscription) -> None:
-    """Tell the server that no more is wanted, and go on hearing what it has sent until `drop_subscription`."""
+    """Tell the server that no more is wanted, and go on hearing what it has sent until `drop_subscription`.
+
+    It has left when this returns: nats-py's PING passes what waits to be sent, and its PONG would tell too early.
+    """
     await client._send_unsubscribe(sub._id)
+    await client._flush_pending(force_flush=True)
 
 
 def publish_now(client: Client, subject: str, data: bytes, *, reply: str, headers: Headers | None) -> None:
