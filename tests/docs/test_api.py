@@ -55,7 +55,7 @@ def test_every_public_name_has_a_docstring(thing: Thing):
 
 def test_examples_in_docstrings_are_python():
     fences = [found for text in texts().values() for found in re.findall(r"```py\n(.*?)```", text, re.DOTALL)]
-    examples = [text for text in fences if re.match(r"(async with|with|client = )", text)]
+    examples = [text for text in fences if re.match(r"(async with |with |client = )", text)]
     assert len(examples) >= 3
     for example in examples:
         compile(example, "docstring", "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
