@@ -14,8 +14,9 @@ from types import MappingProxyType
 from typing import Any, Unpack, cast
 
 from jetjobs._core import names
+from jetjobs._core.models import JobAddress
 from jetjobs._core.policy import JobPolicy
-from jetjobs._core.renames import collision
+from jetjobs._core.renames import Named, collision
 from jetjobs.context import JobContext
 from jetjobs.declaring import ExposeOptions, JobDecorator, JobMethod, JobOptions, declare_job
 from jetjobs.errors import DeclarationError, DuplicateJobError, UnknownJobError
@@ -63,6 +64,9 @@ class Module:
                 )
             names.check_job_name(method.name)
             _refuse_twice(method.name, seen.get(method.name), method.shape.where)
+            problem = collision(_named(cls, method), (_named(cls, other) for other in seen.values()))
+            if problem is not None:
+                raise DuplicateJobError(problem)
             seen[method.name] = method
 
     @property
@@ -232,6 +236,11 @@ def _methods_of(owner: type[Module]) -> dict[str, JobMethod[Any]]:
     for each in reversed(owner.__mro__):
         found.update(vars(each))
     return {name: value for name, value in found.items() if isinstance(value, JobMethod)}
+
+
+def _named(owner: type[Module], method: JobMethod[Any]) -> Named:
+    aliases = tuple(method.options.get("aliases", ()))
+    return Named(JobAddress(owner.name or owner.__name__, method.name), aliases, method.shape.where)
 
 
 def _refuse_twice(name: str, earlier: JobMethod[Any] | None, where: str) -> None:

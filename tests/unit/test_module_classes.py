@@ -107,6 +107,17 @@ def test_a_name_declared_twice_in_a_class_is_refused() -> None:
             @job
             async def send(self, ctx: JobContext) -> None: ...  # noqa: F811
 
+    with pytest.raises(DuplicateJobError, match=r"job shop\.send is declared twice, .* as an alias of shop\.post at "):
+
+        class Renamed(Module):  # pyright: ignore[reportUnusedClass]
+            name = "shop"
+
+            @job
+            def send(self, ctx: JobContext) -> None: ...
+
+            @job(aliases=["send"])
+            def post(self, ctx: JobContext) -> None: ...
+
     with pytest.raises(DuplicateJobError, match="job send is declared twice"):
 
         class Named(Module):  # pyright: ignore[reportUnusedClass]
