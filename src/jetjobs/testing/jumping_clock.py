@@ -10,10 +10,10 @@ from jetjobs._clock import SystemClock, Timer
 
 
 class _JumpingTimer:
-    __slots__ = ("_callback", "_due", "_handle", "_timers")
+    __slots__ = ("_callback", "_handle", "_timers", "due")
 
     def __init__(self, due: float, callback: Callable[[], object], timers: set[_JumpingTimer]) -> None:
-        self._due = due
+        self.due = due
         self._callback = callback
         self._timers = timers
         self._handle: Timer | None = None
@@ -23,7 +23,7 @@ class _JumpingTimer:
         """Have the loop call when it is due, by what is left now."""
         if self._handle is not None:
             self._handle.cancel()
-        left = max(0.0, self._due - now)
+        left = max(0.0, self.due - now)
         self._handle = asyncio.get_running_loop().call_later(left, self._fire)
 
     def cancel(self) -> None:
@@ -76,5 +76,5 @@ class JumpingClock:
         """Move time ahead."""
         self._ahead += max(by, timedelta(0))
         now = self.monotonic()
-        for timer in list(self._timers):
+        for timer in sorted(self._timers, key=lambda each: each.due):
             timer.set(now)
