@@ -242,7 +242,7 @@ async def test_an_admin_makes_and_removes_the_project(server: RealServer):
             assert await admin.hosts.list()
             (ended, *_) = await admin.runs.list(job="send", status="succeeded")
             later = await admin.get_job("billing.send").trigger(1, delay="1h")
-            assert [each.run_id for each in await admin.runs.cancel(status="scheduled", job="send")] == [later.run_id]
+            assert [each.run_id for each in await admin.runs.cancel(text=later.run_id)] == [later.run_id]
             assert [each.ok for each in await admin.runs.retry(ended)] == [True]
             assert [each.ok for each in await admin.runs.delete(ended)] == [True]
     assert refused(logs) == []
