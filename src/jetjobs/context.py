@@ -1,15 +1,12 @@
-"""What a handler receives, and the journal of what it says while it runs.
+"""What a handler receives.
 
 `JobContext` is made once per start of a handler, so making one does nothing: values are read from the record when
-asked for, a logger is bound when it is first used. `Journal` is written by the handler, perhaps from another thread,
-and read by the heartbeat. It has no lock on purpose: a handler's thread can be interrupted at any bytecode, and one
-that dies holding a lock would stop the heartbeat. Every write is one atomic step of a list, a deque or an attribute.
+asked for, a logger is bound when it is first used.
 """
 
 from __future__ import annotations
 
 import math
-from collections import deque
 from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
 from types import MappingProxyType
@@ -17,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, NoReturn, Protocol, cas
 
 from jetjobs._core import codec
 from jetjobs._core.models import NOTHING, Body, JobAddress, LogLine, Progress, RunRecord, TriggerInfo
+from jetjobs._journal import Journal as Journal
 from jetjobs.errors import JobsNotHosted, PayloadError, PayloadTooLargeError
 from jetjobs.outcomes import JobInterrupted, Skip
 
@@ -32,9 +30,6 @@ else:
 CancelReason = Literal["cancel", "timeout", "shutdown", "fenced"]
 
 MAX_CHECKPOINT = 64 * 1024
-MAX_LOG_BYTES = 256 * 1024
-FIRST_LINES = 50
-LAST_LINES = 949  # with the first ones and the mark between them: 1,000
 MAX_TEXT = 8 * 1024
 MAX_FIELD = 2 * 1024
 MAX_FIELDS = 32
@@ -44,59 +39,6 @@ _LEVELS: Mapping[str, str] = MappingProxyType({
     "error": "error", "critical": "critical",
 })  # fmt: skip
 _STRUCTLOGS_OWN = frozenset({"event", "self"})  # parameters of its methods
-
-
-class Journal:
-    """What a running handler said: logs, progress, checkpoint; and why it must stop, once it must.
-
-    `changed` is set by every write and cleared by whoever saved; clear it before reading.
-    """
-
-    __slots__ = ("_first", "_last", "_lines", "cancel_reason", "changed", "checkpoint", "progress")
-
-    def __init__(self) -> None:
-        self._first: list[LogLine] | None = None
-        self._last: deque[LogLine] | None = None
-        self._lines = 0
-        self.progress: Progress | None = None
-        self.checkpoint: Body | None = None
-        self.changed = False
-        self.cancel_reason: str | None = None
-
-    def add(self, line: LogLine) -> None:
-        """Keep a line: the first 50 and the newest of the rest."""
-        first = self._first
-        if first is None:
-            first = self._first = []
-        if len(first) < FIRST_LINES:
-            first.append(line)
-        else:
-            if self._last is None:
-                self._last = deque(maxlen=LAST_LINES)
-            self._last.append(line)
-        self._lines += 1
-        self.changed = True
-
-    @property
-    def logs(self) -> list[LogLine]:
-        """At most 1,000 lines and 256 KiB, in order; a mark stands where the middle was cut."""
-        if self._first is None:
-            return []
-        first = self._first.copy()
-        last = [] if self._last is None else list(self._last)
-        room = MAX_LOG_BYTES - sum(map(_size, first))
-        kept = len(last)
-        for line in reversed(last):
-            room -= _size(line)
-            if room < 0:
-                break
-            kept -= 1
-        tail = last[kept:]
-        cut = self._lines - len(first) - len(tail)
-        if cut <= 0:
-            return first + tail
-        at = tail[0].at if tail else first[-1].at
-        return [*first, LogLine(at, "warning", f"… {cut} lines cut …"), *tail]
 
 
 class ChildTrigger(Protocol):
@@ -362,15 +304,3 @@ def _cut(text: str, most: int) -> str:
     if not text.isascii():  # half a character, of a file's name say, could be neither stored nor printed
         text = text.encode("utf-8", "backslashreplace").decode()
     return text if len(text) <= most else f"{text[: most - 1]}…"
-
-
-def _size(line: LogLine) -> int:
-    """About how many bytes a line takes; UTF-8 is at most 4 a character, counted only where there are any."""
-    size = 48 + _bytes(line.message)
-    for name, value in line.fields.items():
-        size += 8 + _bytes(name) + (_bytes(value) if type(value) is str else 16 + len(repr(value)))
-    return size
-
-
-def _bytes(text: str) -> int:
-    return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))

@@ -14,7 +14,8 @@ from structlog.testing import capture_logs
 from jetjobs import JobContext
 from jetjobs._core import codec, wire
 from jetjobs._core.models import Body, LogLine, Progress, RunRecord, RunStatus, TriggerInfo
-from jetjobs.context import MAX_CHECKPOINT, MAX_LOG_BYTES, Journal
+from jetjobs._journal import MAX_LOG_BYTES
+from jetjobs.context import MAX_CHECKPOINT, Journal
 from jetjobs.errors import JobsNotHosted, PayloadError, PayloadTooLargeError
 from jetjobs.outcomes import JobInterrupted, Skip
 

@@ -13,6 +13,7 @@ PUBLIC_MODULES = (
     "jetjobs.errors",
     "jetjobs.sync",
     "jetjobs.testing",
+    "jetjobs.pytest_plugin",
     "jetjobs.embedded",
 )
 
@@ -101,6 +102,8 @@ PAGES = (
             "jetjobs.TriggerInfo",
             "jetjobs.Attempt",
             "jetjobs.RunError",
+            "jetjobs.RunChange",
+            "jetjobs.ChangeOutcome",
         ),
         ("jetjobs",),
     ),
@@ -118,7 +121,7 @@ PAGES = (
             "jetjobs.testing.RecordedChild",
             "jetjobs.testing.host_in_thread",
         ),
-        ("jetjobs.testing",),
+        ("jetjobs.testing", "jetjobs.pytest_plugin"),
     ),
     Page(
         "errors.md",
@@ -187,7 +190,7 @@ INNER_MODULES = (
     "jetjobs._core.settings.HostOptions",
     "jetjobs._core.triggers.ScheduleOptions",
     "jetjobs.context.ChildTrigger",
-    "jetjobs.context.Journal",
+    "jetjobs._journal",
     "jetjobs.handlers",
     "jetjobs.declaring",
     "jetjobs.testing.memory",
