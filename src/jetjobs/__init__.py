@@ -26,8 +26,10 @@ if TYPE_CHECKING:
     from jetjobs._core.triggers import Every as Every
     from jetjobs._core.triggers import OnEvent as OnEvent
     from jetjobs._version import __version__ as __version__
+    from jetjobs.client import ChangeOutcome as ChangeOutcome
     from jetjobs.client import JobClient as JobClient
     from jetjobs.client import JobRun as JobRun
+    from jetjobs.client import RunChange as RunChange
     from jetjobs.client import TriggerError as TriggerError
     from jetjobs.client import TriggerRequest as TriggerRequest
     from jetjobs.context import JobContext as JobContext
@@ -76,7 +78,7 @@ _NAMES = {
     "jetjobs._core.settings": ("ClientSettings", "HostSettings"),
     "jetjobs._core.triggers": ("Cron", "Every", "OnEvent"),
     "jetjobs._version": ("__version__",),
-    "jetjobs.client": ("JobClient", "JobRun", "TriggerError", "TriggerRequest"),
+    "jetjobs.client": ("ChangeOutcome", "JobClient", "JobRun", "RunChange", "TriggerError", "TriggerRequest"),
     "jetjobs.context": ("JobContext",),
     "jetjobs.declaring": ("job",),
     "jetjobs.errors": (

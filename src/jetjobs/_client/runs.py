@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from contextlib import aclosing
 from typing import Any, Unpack, overload
 
@@ -21,8 +21,6 @@ from jetjobs._core.run_changes import RunChange
 from jetjobs._core.run_filter import RunFilter, sort_key
 from jetjobs._core.run_ids import safe_run_id
 from jetjobs.errors import ConfigError
-
-Changes = list[RunChange]  # in the view `list` is a method
 
 
 class RunsView:
@@ -124,7 +122,7 @@ class RunsView:
         limit: int | None = None,
         timeout: DurationLike | None = None,
         **filters: Unpack[RunFilters],
-    ) -> Changes:
+    ) -> Sequence[RunChange]:
         """Stop runs: those given, or all active ones that match, queued and scheduled ones too.
 
         One change for each run, in their order, whatever became of the others. `dry_run` changes nothing and tells
@@ -148,7 +146,7 @@ class RunsView:
         limit: int | None = None,
         timeout: DurationLike | None = None,
         **filters: Unpack[RunFilters],
-    ) -> Changes:
+    ) -> Sequence[RunChange]:
         """Let go of runs that have ended, with their payloads and results; an active one is never touched.
 
         A run that can be named again (by its key, event id, parent or row of retries), or that ended less than
@@ -172,7 +170,7 @@ class RunsView:
         payload: Any = FROM_RECORD,
         timeout: DurationLike | None = None,
         **filters: Unpack[RunFilters],
-    ) -> Changes:
+    ) -> Sequence[RunChange]:
         """A new run for each run given that has ended, or for each one that matches and FAILED or TIMED_OUT.
 
         With the payload it had, or with `payload`. Its id follows from the run's, so that two people at once make one:

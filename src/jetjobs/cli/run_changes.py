@@ -89,7 +89,7 @@ async def _change(args: argparse.Namespace, filters: dict[str, Any], options: di
 
 async def _asked(
     client: JobClient, args: argparse.Namespace, filters: dict[str, Any], options: dict[str, Any]
-) -> list[RunChange]:
+) -> Sequence[RunChange]:
     named = args.run_ids or None
     limit = args.limit
     match args.verb:
