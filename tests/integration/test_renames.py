@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
 from jetjobs import Every, JobContext, JobHost, Module, OnEvent, RunStatus
 from jetjobs._core import names
@@ -130,8 +131,10 @@ async def test_on_one_host_both_names_share_the_limit(field: Field):
         return shop.live == 1
 
     await until_it(one_lives, 5)
-    await asyncio.sleep(0.5)  # the other durable's delivery has come meanwhile, and waits
+    with capture_logs() as said:
+        await asyncio.sleep(0.5)  # the other durable's delivery has come meanwhile, and waits
     assert shop.live == 1
+    assert [each for each in said if each["event"] == "host_is_full"] == []
     shop.gate.set()
     for run in runs:
         await run.result(timeout=15)

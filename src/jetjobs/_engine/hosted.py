@@ -6,13 +6,23 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from jetjobs._core.delivery import DeliveryRules
+from jetjobs._engine.slots import Slots
 
 if TYPE_CHECKING:
     from jetjobs._core.models import JobAddress
     from jetjobs._engine.engine import Engine
-    from jetjobs._engine.slots import Slots
     from jetjobs.job import Job
     from jetjobs.module import Module
+
+
+class NameSlots(Slots):
+    """The slots all names of a renamed job have in common. Who waits for a run of the same job finds no full host."""
+
+    __slots__ = ()
+
+    def is_worth_a_word(self, now: float) -> bool:  # noqa: ARG002
+        """Never: a job at its limit is nothing to warn of."""
+        return False
 
 
 @dataclass(slots=True)
@@ -28,10 +38,10 @@ class HostedJob:
     rules: DeliveryRules
     address: JobAddress
     state: Any = None
-    shared: Slots | None = None
+    shared: NameSlots | None = None
 
 
-def host_job(engine: Engine, module: Module, job: Job[Any, Any], *, state: Any, shared: Slots | None) -> HostedJob:
+def host_job(engine: Engine, module: Module, job: Job[Any, Any], *, state: Any, shared: NameSlots | None) -> HostedJob:
     """The job, under one of its names, with the rules this host judges its deliveries by."""
     rules = DeliveryRules(
         host_id=engine.host_id,

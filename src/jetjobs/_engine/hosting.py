@@ -25,7 +25,7 @@ from jetjobs._engine.gateway import Gateway
 from jetjobs._engine.health import Findings, events_health, jobs_health
 from jetjobs._engine.heartbeat import Heartbeat, Renewal
 from jetjobs._engine.held import HeldRuns
-from jetjobs._engine.hosted import host_job
+from jetjobs._engine.hosted import NameSlots, host_job
 from jetjobs._engine.presence import Presence
 from jetjobs._engine.pruner import Pruner
 from jetjobs._engine.reaper import Reaper
@@ -173,7 +173,7 @@ class Hosting:
         for served in self._served:
             state = await self._states.enter_async_context(served.module.open_state())
             # Each name of a renamed job has the job's limit at the broker; on one host they share it.
-            shared = {job: Slots(job.policy.max_concurrency) for job in served.jobs if job.policy.aliases}
+            shared = {job: NameSlots(job.policy.max_concurrency) for job in served.jobs if job.policy.aliases}
             for job in served.jobs:
                 if job.policy.timeout is None and job.now_called is None:
                     log.warning("job_without_timeout", job=str(job.address))
