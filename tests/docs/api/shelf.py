@@ -27,6 +27,7 @@ def package() -> griffe.Module:
     return loaded
 
 
+@cache
 def found(path: str) -> Thing | None:
     """What a path leads to through re-exports; `None` for a module, and for what isn't ours."""
     try:
