@@ -237,5 +237,6 @@ async def test_a_run_that_never_started_goes_by_itself(backend: Backend, nats_ur
         subject = names.record_subject(project, RunKey(*FAST, run_id))
         stored = await stream.get_last_msg(f"KV_{names.runs_bucket(project)}", subject)
         assert stored.headers is not None
-        assert int(stored.headers["Nats-TTL"].removesuffix("s")) >= 3600
+        lifetime: str = stored.headers["Nats-TTL"]
+        assert int(lifetime.removesuffix("s")) >= 3600
     await connection.close()
