@@ -283,7 +283,9 @@ class Runner:
         if isinstance(why, Undecided):
             log.warning("run_undecided", run=str(held.key), error=str(why))
             return
-        log.warning("run_given_back", run=str(held.key), error=str(why))
+        # Its slot is lost to the others until a host can read the record, which waits for somebody to act.
+        say = log.error if isinstance(why, PayloadInvalidError) else log.warning
+        say("run_given_back", run=str(held.key), error=str(why))
         held.claim = None
         self._claiming.give_back(held)
 
