@@ -9,10 +9,15 @@ import pytest
 from structlog.testing import capture_logs
 
 from jetjobs import HostSettings, JobContext, JobHost, Module
+from jetjobs._core import names
+from jetjobs._core.models import JobAddress
+from jetjobs.errors import UnknownJobError
 from tests.support.field import QUICK, Field, field_of
 from tests.support.links import until_it
 
 pytestmark = pytest.mark.integration
+
+SEND = JobAddress("shop", "send")
 
 
 @pytest.fixture
@@ -77,6 +82,21 @@ async def test_without_releases_the_change_comes_when_the_old_host_has_gone(fiel
 
     await until_it(changed, 15)
     assert await described(field) == (5, None)
+
+
+async def test_a_removed_job_that_was_cleared_away_is_unknown_and_can_come_back(field: Field):
+    """As the page on upgrades says: with the `nats` command."""
+    await (await field.host(shop(2), version="1")).close()
+    jetstream = field.nats.jetstream()
+    await jetstream.delete_consumer(names.stream(field.project), names.consumer(SEND))
+    await (await jetstream.key_value(names.jobs_bucket(field.project))).delete(names.job_key(SEND))
+    assert await field.client.jobs.list() == []
+    with pytest.raises(UnknownJobError):
+        await field.client.get_job("shop.send").trigger()
+    await field.host(shop(3), version="1")
+    assert await described(field) == (3, "1")
+    run = await field.client.get_job("shop.send").trigger()
+    assert (await run.wait(timeout=10)).ok
 
 
 async def test_prepare_makes_what_is_missing_and_changes_no_limit(field: Field):

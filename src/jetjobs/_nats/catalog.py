@@ -45,8 +45,11 @@ class NatsCatalog:
             known = _readable(entry, wire.unpack_descriptor) if entry is not None else None
             if known is not None and not may_describe(descriptor, known, theirs_lives=known.host_id in living):
                 return None
+            expected = entry.revision if entry is not None else 0
+            if entry is None and attempt > 1:
+                expected = await self._jobs.marker(subject) or 0  # somebody deleted it with another KV client
             try:
-                await self._jobs.put(subject, data, expected=entry.revision if entry is not None else 0)
+                await self._jobs.put(subject, data, expected=expected)
             except WrongRevision:
                 if attempt == _ATTEMPTS:
                     raise
