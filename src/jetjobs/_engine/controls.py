@@ -7,12 +7,12 @@
               the job's consumer: max_ack_pending, paused by the broker  ◀──────────────────────┤
               this host's own slots, and whether it decides the job's ticks  ◀─────────────────┘
 
-The broker enforces both, so they hold for hosts that haven't heard yet, and for those that just start. Every host brings
-the consumer in line, again at each pass while something is ordered: one that was made anew, or brought to the limit that
-another release declares, is not left so.
+The broker enforces both, so they hold for hosts that haven't heard yet, and for those that just start. Every host
+brings the consumer in line, again at each pass while something is ordered: one that was made anew, or brought to the
+limit that another release declares, is not left so.
 
-While a job is paused no host decides its ticks. They wait, as they do while there is no host at all, and are judged when
-the job goes on: by grace and coalescing, at that instant.
+While a job is paused no host decides its ticks. They wait, as they do while there is no host at all, and are judged
+when the job goes on: by grace and coalescing, at that instant.
 """
 
 from __future__ import annotations
