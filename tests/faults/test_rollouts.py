@@ -16,7 +16,7 @@ import pytest
 from jetjobs import JobClient, RunStatus
 from tests.faults.field import show
 from tests.faults.programs.rolled import LIMITS, SEND_LIMIT, release
-from tests.faults.rig import HostProcess, Rig, eventually
+from tests.faults.rig import HostProcess, Line, Rig, eventually
 
 HOSTS = 3
 PROGRAMS = {"1": "release_one", "2": "release_two"}
@@ -117,18 +117,20 @@ async def all_done(rig: Rig, job: str, runs: list[str]) -> None:
 
 
 async def no_occurrence_twice_or_never(rig: Rig, job: str) -> int:
-    """How many occurrences ran: each second one, of whichever release."""
+    """How many occurrences ran: each second one, of whichever release, and each of them once."""
 
-    def so_far() -> list[float]:
-        return sorted(line.due for line in rig.journal.starts(job=job))
+    def without_gap() -> list[Line]:
+        starts = rig.journal.starts(job=job)
+        due = {line.due for line in starts}
+        whole = due == {min(due) + second for second in range(round(max(due) - min(due)) + 1)}
+        return starts if whole else []
 
-    def no_gap() -> bool:
-        due = so_far()
-        return set(due) == {due[0] + second for second in range(round(due[-1] - due[0]) + 1)}
-
-    await eventually(no_gap, 10, "the run of every occurrence")
-    assert len(so_far()) == len(set(so_far()))
-    return len(so_far())
+    starts = await eventually(without_gap, 10, "the run of every occurrence")
+    runs = {line.run for line in starts}
+    assert len(runs) == len({line.due for line in starts})
+    returns = Counter(line.run for line in rig.journal.ends(job=job) if line.how == "return")
+    assert set(returns.values()) == {1}
+    return len(runs)
 
 
 @pytest.mark.timeout(120)
