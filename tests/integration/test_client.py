@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from datetime import UTC, datetime, timedelta
@@ -196,6 +197,18 @@ async def test_many_in_order(client: JobClient, host: Backend):
         result = results[n]
         assert isinstance(result, JobRun)
         assert (await result.record()).payload == n
+
+
+async def test_many_where_the_stream_takes_no_batches(client: JobClient, nats_url: str, project: str):
+    connection = await nats.connect(nats_url)
+    name = names.stream(project)
+    config = json.loads((await connection.request(f"$JS.API.STREAM.INFO.{name}")).data)["config"]
+    update = json.dumps({**config, "allow_atomic": False}).encode()
+    assert "error" not in json.loads((await connection.request(f"$JS.API.STREAM.UPDATE.{name}", update)).data)
+    await connection.close()
+    results = await client.trigger_many(TriggerRequest(str(SEND), n) for n in range(300))
+    assert all(isinstance(result, JobRun) for result in results)
+    assert sum((await messages(nats_url, project)).values()) == 300
 
 
 async def test_lists(client: JobClient, host: Backend):

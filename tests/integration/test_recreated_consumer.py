@@ -8,6 +8,7 @@ from typing import Any
 
 import nats
 import pytest
+from nats.js.api import AckPolicy, ConsumerConfig
 
 pytestmark = pytest.mark.integration
 
@@ -38,18 +39,19 @@ async def test_an_old_ack_loses_no_older_message_in_flight(nats_url: str, projec
     client = await nats.connect(nats_url)
     stream = client.jetstream()
     await stream.add_stream(name=project, subjects=[f"{project}.>"], retention="workqueue")
-    shape: dict[str, Any] = {"durable_name": "c", "ack_policy": "explicit", "ack_wait": ACK_WAIT, "max_ack_pending": 5}
-    await stream.add_consumer(project, **shape)
+    shape = ConsumerConfig(durable_name="c", ack_policy=AckPolicy.EXPLICIT, ack_wait=ACK_WAIT, max_ack_pending=5)
+    narrow = shape.evolve(max_ack_pending=1)
+    await stream.add_consumer(project, shape)
     for number in range(3):
         await stream.publish(f"{project}.{number}", str(number).encode())
     old = await taken(client, project, 3)
     await stream.delete_consumer(project, "c")
-    await stream.add_consumer(project, **{**shape, "max_ack_pending": 1})  # so that what goes back comes first
+    await stream.add_consumer(project, narrow)  # so that what goes back comes first
     (again,) = await taken(client, project, 1)
     await again.nak()
     (again,) = await taken(client, project, 1)  # delivery 2 of the new consumer
     await again.ack_sync()
-    await stream.add_consumer(project, **shape)
+    await stream.add_consumer(project, shape)
     new = await taken(client, project, 2)  # deliveries 3 and 4
     assert [message.data for message in (again, *new)] == [b"0", b"1", b"2"]
     assert old[2].metadata.sequence.consumer == new[0].metadata.sequence.consumer == 3
