@@ -151,7 +151,6 @@ def lost_attempt(record: RunRecord) -> tuple[Attempt, ...]:
 
 def _first_start(trigger: Trigger, situation: Situation, *, rules: DeliveryRules, now: datetime) -> Action:
     expires_at = expiry_of(trigger, rules)
-    info = trigger.info
     module, job, run_id = trigger.key
     record = RunRecord.of(
         run_id=run_id,
@@ -181,22 +180,19 @@ def _first_start(trigger: Trigger, situation: Situation, *, rules: DeliveryRules
 def _what_few_have(trigger: Trigger, situation: Situation, rules: DeliveryRules) -> dict[str, Any]:
     """The fields of a first record that mostly have their default; each costs every later copy of the record."""
     found: dict[str, Any] = {}
-    if (info := trigger.info) is not BY_HAND:
-        found["trigger"] = info
-        for name in ("schedule_id", "parent_run_id", "retry_of"):
-            found[name] = getattr(info, name)
+    if trigger.info is not BY_HAND:
+        info = found["trigger"] = trigger.info
+        found |= {"schedule_id": info.schedule_id, "parent_run_id": info.parent_run_id, "retry_of": info.retry_of}
     if trigger.turn != 1:
         found["turn"] = trigger.turn
+    if rules.version is not None:
+        found["version"] = rules.version
     if trigger.idempotency_key is not None:
         found["key"] = trigger.idempotency_key
     if situation.payload_digest is not None:
         found["payload_digest"] = situation.payload_digest
-    if rules.version is not None:
-        found["version"] = rules.version
-    if trigger.scheduled_for is not None:
-        found["scheduled_for"] = trigger.scheduled_for
-    if trigger.start_deadline is not None:
-        found["start_deadline"] = trigger.start_deadline
+    if trigger.scheduled_for is not None or trigger.start_deadline is not None:
+        found |= {"scheduled_for": trigger.scheduled_for, "start_deadline": trigger.start_deadline}
     return found
 
 

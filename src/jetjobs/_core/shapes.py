@@ -90,8 +90,7 @@ class RecordShape:
     def __call__(self, record: RunRecord) -> dict[str, Any]:
         defaults = self._defaults
         shape = {name: part for name, part in record.__dict__.items() if part is not defaults[name]}
-        if "extra" in shape:
-            del shape["extra"]
+        shape.pop("extra", None)
         if (owner := record.owner) is not None:
             shape["owner"] = _shape_owner(owner)
         if attempts := record.attempts:
