@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import sys
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any, cast
 
 import pytest
@@ -17,6 +20,7 @@ from jetjobs._ports import Backend
 from jetjobs.client import JobClient
 from jetjobs.config import connect_options
 from jetjobs.sync import JobClient as BlockingClient
+from tests.support.servers import RealServer
 
 pytestmark = pytest.mark.integration
 
@@ -123,10 +127,20 @@ async def test_all_are_listed_iterated_and_deleted_in_order(nats_url: str, proje
     assert await asyncio.to_thread(blocking) == ids
 
 
+def used_by(server: RealServer) -> float:
+    """Seconds of processor time that the server has used."""
+    fields = Path(f"/proc/{server.pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
 @pytest.mark.soak
 @pytest.mark.timeout(300)
-async def test_fifty_thousand(nats_url: str, project: str):
-    ids = await fill(nats_url, project, 50_000)
+@pytest.mark.skipif(sys.platform != "linux", reason="reads the server's processor time from /proc")
+async def test_a_page_of_fifty_thousand(own_server: RealServer, project: str):
+    """Processor time is judged: others may use this machine. The server reads ahead while the client looks, so that
+    where nobody else is a page takes about as long as the busier of the two.
+    """
+    ids = await fill(own_server.url, project, 50_000)
     asked: list[dict[str, Any]] = [
         {},
         {"status": "failed"},
@@ -135,14 +149,12 @@ async def test_fifty_thousand(nats_url: str, project: str):
         {"text": "nothing like it"},
         {"since": datetime.now(UTC) - timedelta(minutes=10), "until": datetime.now(UTC) - timedelta(minutes=5)},
     ]
-    async with JobClient(nats_url, project=project) as client:
+    async with JobClient(own_server.url, project=project) as client:
         for filters in asked:
-            took: list[float] = []
-            for _ in range(3):
-                began = time.monotonic()
-                await client.runs.list(**filters)
-                took.append(time.monotonic() - began)
-            assert min(took) < 1, filters
+            mine, its = time.process_time(), used_by(own_server)
+            await client.runs.list(**filters, timeout="30s")
+            assert time.process_time() - mine < 1, filters
+            assert used_by(own_server) - its < 2, filters
         assert [record.run_id async for record in client.runs.iter()] == ids
         changes = await client.runs.delete(module="billing", timeout="60s")
         assert len(changes) == 50_000
