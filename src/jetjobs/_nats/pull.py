@@ -47,6 +47,9 @@ _AFTER_REFUSAL: Final = 0.5
 _LOOK_EVERY: Final = 1.0
 _SLACK: Final = 0.5
 _RETRY_RECOVERY: Final = 1.0
+# Pulls end before the server has removed the consumer's files. One made again within that moment loses its own
+# (measured: each third), and can't be changed any more.
+_DELETION_TAKES: Final = 0.25
 _REFUSAL_COUNTS: Final = 10 * _AFTER_REFUSAL  # one that lasts is met again sooner
 _NANO: Final = 1_000_000_000
 
@@ -70,6 +73,7 @@ class Share:
         self.pulls: dict[str, int] = {}
         self.heard_at = 0.0
         self.suspect = ""  # why the consumer may have gone
+        self.deleted_at = float("-inf")
         self.trouble = ""  # why it couldn't be brought back
         self.refusal: tuple[str, float] = ("", float("-inf"))  # the last pull refused: why, and when
         self.stopped = False
@@ -251,6 +255,8 @@ class ContinuousPull:
         size = share.pulls.pop(pull)
         if status == "409" and said.startswith(_ALL_ENDED):
             share.end_pulls()
+            if said.startswith("Consumer Deleted"):
+                share.deleted_at = self.now
             self._doubt(share, said)
             return
         # Without a count the request was never taken in.
@@ -359,6 +365,7 @@ class ContinuousPull:
     async def _revive(self, share: Share) -> None:
         if share.suspect and not share.stopped:
             if share.recreate is not None:
+                await asyncio.sleep(max(0.0, share.deleted_at + _DELETION_TAKES - self.now))
                 await share.recreate()
             share.suspect = share.trouble = ""
         self.consider(share)
