@@ -25,7 +25,7 @@ MAKEFLAGS += --no-print-directory
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .PHONY: help setup fmt lint types arch test test-unit test-other-pythons test-all-pythons \
-        test-faults test-packaging again soak bench demo reference docs check lock clean
+        test-faults test-packaging again soak soak-field bench demo reference docs check lock clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-20s %s\n", $$1, $$2 }' Makefile
@@ -103,6 +103,9 @@ again: $(TEST_READY)
 
 soak: $(TEST_READY)  ## the tests that run for minutes
 	$(BIN)/python -m pytest -m soak -n 0 $(ARGS)
+
+soak-field: $(TEST_READY)  ## the field cases that run for minutes
+	$(BIN)/python -m pytest tests/field -m soak -n 0 $(ARGS)
 
 reference: $(TEST_READY)  ## write docs/reference/api anew from signatures and docstrings
 	$(BIN)/python -m tests.docs.api

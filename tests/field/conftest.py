@@ -1,4 +1,7 @@
-"""What the field cases share: host processes and their journal, and one project asked directly."""
+"""Failures that other job systems had, one test for each case of the collection, named by its id.
+
+What kills, freezes or restarts processes is marked `faults`, what takes minutes `soak` (`make soak-field`).
+"""
 
 from __future__ import annotations
 
@@ -8,12 +11,21 @@ from pathlib import Path
 import pytest
 
 from tests.faults.rig import Rig
+from tests.faults.schedule_rig import ScheduleRig
+from tests.support.field import Field, field_of
 from tests.support.servers import RealServer
 
 
 @pytest.fixture
+async def field(nats_url: str, project: str) -> AsyncIterator[Field]:
+    """Hosts in this process, on the server all tests share."""
+    async with field_of(nats_url, project) as made:
+        yield made
+
+
+@pytest.fixture
 async def rig(tmp_path: Path, nats_url: str, project: str) -> AsyncIterator[Rig]:
-    """Hosts on the server all tests share."""
+    """Host processes on the server all tests share."""
     made = Rig(tmp_path, nats_url, project)
     yield made
     await made.close()
@@ -21,7 +33,23 @@ async def rig(tmp_path: Path, nats_url: str, project: str) -> AsyncIterator[Rig]
 
 @pytest.fixture
 async def own_rig(tmp_path: Path, own_server: RealServer, project: str) -> AsyncIterator[Rig]:
-    """Hosts on a server that the test may kill."""
+    """Host processes on a server that the test may kill."""
     made = Rig(tmp_path, own_server.url, project)
+    yield made
+    await made.close()
+
+
+@pytest.fixture
+async def schedules(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[ScheduleRig]:
+    """Host processes whose jobs have schedules, on the shared server."""
+    made = ScheduleRig(rig, monkeypatch)
+    yield made
+    await made.close()
+
+
+@pytest.fixture
+async def own_schedules(own_rig: Rig, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[ScheduleRig]:
+    """The same on a server that the test may kill."""
+    made = ScheduleRig(own_rig, monkeypatch)
     yield made
     await made.close()
