@@ -5,13 +5,15 @@ What kills, freezes or restarts processes is marked `faults`, what takes minutes
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.faults.rig import Rig
 from tests.faults.schedule_rig import ScheduleRig
+from tests.support.commands import APP, Terminal
+from tests.support.doors import GUARDED, Doors
 from tests.support.field import Field, field_of
 from tests.support.servers import RealServer
 
@@ -53,3 +55,19 @@ async def own_schedules(own_rig: Rig, monkeypatch: pytest.MonkeyPatch) -> AsyncI
     made = ScheduleRig(own_rig, monkeypatch)
     yield made
     await made.close()
+
+
+@pytest.fixture(scope="session")
+def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealServer]:
+    """A server with users of few rights, and an account without JetStream."""
+    server = RealServer(tmp_path_factory.mktemp("guarded"), extra_conf=GUARDED)
+    server.start()
+    yield server
+    server.remove()
+
+
+@pytest.fixture
+def doors(tmp_path: Path, project: str) -> Doors:
+    """Host, client and command line, to be turned away."""
+    (tmp_path / "app.py").write_text(APP)
+    return Doors(Terminal(tmp_path, project=project), project)
