@@ -124,7 +124,7 @@ class TestJetStream:
                 async with JobHost([shop()], project=doors.project, nats={"servers": url, **login}):
                     pass
             with bare_server(tmp_path / "leaf", conf=leaf(leaves, "elsewhere")) as url:
-                await doors.all_refuse({"servers": url, **login}, JetStreamDisabled, "JetStream")
+                await doors.all_refuse({"servers": url, **login}, JetStreamDisabled, "JetStream", "domain")
 
 
 BOSS = "{ user: boss, password: " + SECRET + " }"

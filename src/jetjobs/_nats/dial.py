@@ -168,7 +168,8 @@ async def _prove(client: Client, refused: asyncio.Event) -> None:
         _judge((await asking).data)
     except nats_errors.NoRespondersError:
         raise JetStreamDisabled(
-            "the server runs without JetStream: start nats-server with -js, or enable it for this account"
+            "the server has no JetStream: start nats-server with -js, or enable it for this account "
+            "(a leaf node needs its hub's domain in default_js_domain)"
         ) from None
     except nats_errors.TimeoutError:
         raise BrokerUnavailable("the server is there, but its JetStream doesn't answer") from None
