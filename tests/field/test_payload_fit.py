@@ -79,8 +79,8 @@ UNFIT: dict[str, tuple[str, Any, str]] = {
 
 
 @pytest.mark.parametrize("name", UNFIT)
-async def test_by_name_it_fails_once_and_names_the_field(nats_url: str, project: str, name: str):
-    """B52: one attempt of five, within 5 s, and no handler was called."""
+async def test_b52_by_name_it_fails_once_and_names_the_field(nats_url: str, project: str, name: str):
+    """One attempt of five, within 5 s, and no handler was called."""
     job, payload, says = UNFIT[name]
     starts: list[str] = []
     async with field_of(nats_url, project) as field:
@@ -96,8 +96,8 @@ async def test_by_name_it_fails_once_and_names_the_field(nats_url: str, project:
 
 
 @pytest.mark.parametrize("name", UNFIT)
-async def test_with_the_job_at_hand_the_caller_is_told(nats_url: str, project: str, name: str):
-    """B52: nothing is published."""
+async def test_b52_with_the_job_at_hand_the_caller_is_told(nats_url: str, project: str, name: str):
+    """Nothing is published."""
     job, payload, says = UNFIT[name]
     module = fit()
     async with field_of(nats_url, project) as field:
@@ -110,8 +110,8 @@ async def test_with_the_job_at_hand_the_caller_is_told(nats_url: str, project: s
         assert await field.messages() == {}
 
 
-async def test_extra_keys_where_the_model_ignores_them(nats_url: str, project: str):
-    """B52: as pydantic does by default."""
+async def test_b52_extra_keys_where_the_model_ignores_them(nats_url: str, project: str):
+    """As pydantic does by default."""
     async with field_of(nats_url, project) as field:
         await field.host(fit())
         assert await (await field.client.get_job("fit.wants").trigger({"b": 1, "c": 2})).result(timeout=5) == 1
@@ -129,7 +129,7 @@ async def in_ms(field: Field, milliseconds: int) -> str:
     return write_instant(broker.now() + timedelta(milliseconds=milliseconds))
 
 
-async def test_a_newer_releases_payload_waits_for_a_newer_host(nats_url: str, project: str):
+async def test_b50_a_newer_releases_payload_waits_for_a_newer_host(nats_url: str, project: str):
     starts: list[str] = []
     async with field_of(nats_url, project) as field:
         await field.host(fit(starts))
@@ -177,7 +177,7 @@ def order(model: type[BaseModel], starts: list[str]) -> Module:
     return module
 
 
-async def test_a_retry_waits_for_a_host_of_the_release_its_payload_is_for(nats_url: str, project: str):
+async def test_b50_a_retry_waits_for_a_host_of_the_release_its_payload_is_for(nats_url: str, project: str):
     starts: list[str] = []
     async with field_of(nats_url, project) as field:
         old = order(Before, starts)
@@ -199,7 +199,7 @@ async def test_a_retry_waits_for_a_host_of_the_release_its_payload_is_for(nats_u
 
 
 @pytest.mark.parametrize("limit", ["Start-Deadline", "Expires-In"])
-async def test_when_no_newer_host_comes_it_ends(nats_url: str, project: str, limit: str):
+async def test_b50_when_no_newer_host_comes_it_ends(nats_url: str, project: str, limit: str):
     """A start deadline ends it as FAILED with the reason; a run that expires meanwhile is MISSED like any other."""
     async with field_of(nats_url, project) as field:
         await field.host(fit())
@@ -216,7 +216,7 @@ async def test_when_no_newer_host_comes_it_ends(nats_url: str, project: str, lim
         assert await (await field.client.get_job("fit.ping").trigger()).result(timeout=5) == "pong"
 
 
-async def test_my_own_schema_is_failed_at_once(nats_url: str, project: str):
+async def test_b52_my_own_schema_is_failed_at_once(nats_url: str, project: str):
     module = fit()
     async with field_of(nats_url, project) as field:
         await field.host(module)

@@ -17,6 +17,7 @@ from jetjobs import JobContext, Module, RunStatus
 from jetjobs._core import codec
 from jetjobs.errors import PayloadError, RunFailed
 from tests.support.field import Field, field_of
+from tests.support.raw_socket import head
 
 pytestmark = pytest.mark.integration
 
@@ -70,8 +71,8 @@ REFUSED: dict[str, tuple[Any, str]] = {
 
 
 @pytest.mark.parametrize("name", REFUSED)
-async def test_what_can_not_be_stored_is_refused_at_the_call(field: Field, name: str):
-    """B44, B46: naming the path; nothing was published."""
+async def test_b44_b46_what_can_not_be_stored_is_refused_at_the_call(field: Field, name: str):
+    """Naming the path; nothing was published."""
     value, path = REFUSED[name]
     with pytest.raises(PayloadError) as refused:
         await field.client.get_job("types.echo").trigger(value)
@@ -80,11 +81,36 @@ async def test_what_can_not_be_stored_is_refused_at_the_call(field: Field, name:
     assert await field.messages() == {}
 
 
-async def test_a_payload_of_many_levels_is_refused_at_the_call(field: Field):
-    """B48: 100 000 nested lists."""
+async def test_b48_a_payload_of_many_levels_is_refused_at_the_call(field: Field):
+    """100 000 nested lists."""
     with pytest.raises(PayloadError, match="nested deeper than 100"):
         await field.client.get_job("types.echo").trigger(nested())
     assert await field.messages() == {}
+
+
+DEEP: dict[str, tuple[bytes, bytes | None]] = {
+    "json": (b"[" * 100_000 + b"]" * 100_000, None),
+    "json-objects": (b'{"a":' * 100_000 + b"1" + b"}" * 100_000, None),
+    "json-without-an-end": (b"[" * 1_000_000, None),
+    "msgpack": (b"\x91" * 100_000 + b"\x90", head(Content_Type="application/msgpack")),
+    "msgpack-maps": (b"\x81\xa1a" * 100_000 + b"\xc0", head(Content_Type="application/msgpack")),
+}
+
+
+async def test_b48_many_levels_published_raw(field: Field):
+    """One record each, delivered once and no more, and the host goes on."""
+    for run_id, (body, lines) in DEEP.items():
+        await field.raw.pub(field.subject("types.echo", f"run.{run_id}"), body, lines)
+    for run_id in DEEP:
+        record = await field.ended("types.echo", run_id)
+        assert (run_id, record.status, record.attempt) == (run_id, RunStatus.FAILED, 1)
+        assert record.error is not None
+        assert record.error.type == "PayloadInvalidError"
+        assert len(record.error.message) < 1000
+    info = await field.retired("types.echo")
+    assert info.delivered is not None
+    assert info.delivered.consumer_seq == len(DEEP)
+    assert await (await field.client.get_job("types.echo").trigger("ping")).result(timeout=5) == "ping"
 
 
 def nested() -> list[Any]:
@@ -120,8 +146,8 @@ GIVEN: dict[str, Callable[[], Any]] = {
 
 @pytest.mark.filterwarnings("ignore::ResourceWarning")
 @pytest.mark.parametrize("which", GIVEN)
-async def test_a_result_that_can_not_be_stored_fails_once(field: Field, which: str):
-    """B42, B44, B48: one attempt, and whoever waits is told why."""
+async def test_b42_b44_b48_a_result_that_can_not_be_stored_fails_once(field: Field, which: str):
+    """One attempt, and whoever waits is told why."""
     run = await field.client.get_job("types.give").trigger(which)
     with pytest.raises(RunFailed, match="result not serialisable") as failed:
         await run.result(timeout=5)

@@ -52,7 +52,7 @@ async def field(nats_url: str, project: str) -> AsyncIterator[Field]:
 
 
 @pytest.mark.parametrize("size", SIZES)
-async def test_bytes_of_any_size_go_there_and_back(field: Field, size: int):
+async def test_b38_bytes_of_any_size_go_there_and_back(field: Field, size: int):
     run = await field.client.get_job("sizes.echo").trigger(b"x" * size)
     assert await run.result(timeout=20) == b"x" * size
     record = await field.client.runs.get(run.run_id)
@@ -69,8 +69,8 @@ async def test_nothing_and_no_bytes_are_two_things(field: Field):
         assert (result, type(result)) == (payload, type(payload))
 
 
-async def test_a_record_stays_small_whatever_its_parts(field: Field):
-    """B40: a message of megabytes, with logs, progress and checkpoint of megabytes beside it."""
+async def test_b40_a_record_stays_small_whatever_its_parts(field: Field):
+    """A message of megabytes, with logs, progress and checkpoint of megabytes beside it."""
     run = await field.client.get_job("sizes.say").trigger(3_000_000)
     record = await run.wait(15)
     assert record.status is RunStatus.FAILED
@@ -92,14 +92,14 @@ class TestMaxPayload:
             await made.host(sizes())
             yield made
 
-    async def test_a_payload_over_it_is_refused_at_the_call(self, field: Field):
+    async def test_b38_a_payload_over_it_is_refused_at_the_call(self, field: Field):
         job = field.client.get_job("sizes.echo")
         assert len(await (await job.trigger(b"x" * (self.LIMIT - 5))).result(timeout=10)) == self.LIMIT - 5
         with pytest.raises(PayloadTooLargeError, match=rf"{self.LIMIT + 1} bytes.*{self.LIMIT}"):
             await job.trigger(b"x" * (self.LIMIT - 4))
         await field.retired("sizes.echo")
 
-    async def test_a_result_over_it_is_a_failure_at_once(self, field: Field):
+    async def test_b38_a_result_over_it_is_a_failure_at_once(self, field: Field):
         """One attempt, no repetition, the slot free."""
         run = await field.client.get_job("sizes.make").trigger(self.LIMIT)
         with pytest.raises(RunFailed, match=str(self.LIMIT)) as failed:
@@ -141,8 +141,8 @@ async def busy(field: Field) -> AsyncGenerator[JobHost]:
     assert starts == [1]
 
 
-async def test_bodies_around_the_servers_limit(other_server: RealServer, project: str):
-    """B38: each arrives or is refused; the connection stays, and so does a run in progress."""
+async def test_b38_bodies_around_the_servers_limit(other_server: RealServer, project: str):
+    """Each arrives or is refused; the connection stays, and so does a run in progress."""
     async with field_of(other_server.url, project) as field, busy(field):
         limit = field.nats.max_payload
         connected = field.client._scope.backend.broker.connected_since  # type: ignore[union-attr]
@@ -154,8 +154,8 @@ async def test_bodies_around_the_servers_limit(other_server: RealServer, project
         assert field.client._scope.backend.broker.connected_since == connected  # type: ignore[union-attr]
 
 
-async def test_a_record_fits_into_what_the_server_takes(other_server: RealServer, project: str):
-    """B40, B38: on a server of 64 kB a record that may have 512 KiB could never be saved."""
+async def test_b38_b40_a_record_fits_into_what_the_server_takes(other_server: RealServer, project: str):
+    """On a server of 64 kB a record that may have 512 KiB could never be saved."""
     async with field_of(other_server.url, project) as field, busy(field):
         run = await field.client.get_job("sizes.say").trigger(200_000)
         record = await run.wait(15)
@@ -165,8 +165,8 @@ async def test_a_record_fits_into_what_the_server_takes(other_server: RealServer
         await field.retired("sizes.say")
 
 
-async def test_the_bare_limit_of_the_line_is_a_size_error(nats_url: str, project: str):
-    """B38, read from below: what would make the server hang up is refused before it is sent."""
+async def test_b38_the_bare_limit_of_the_line_is_a_size_error(nats_url: str, project: str):
+    """Read from below: what would make the server hang up is refused before it is sent."""
     async with field_of(nats_url, project) as field:
         await field.host(sizes())
         client = field.client

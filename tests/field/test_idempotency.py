@@ -1,4 +1,7 @@
-"""One idempotency key is one run: from many processes, at every stage of the run, after a broker restart."""
+"""One idempotency key is one run: from many processes, at every stage of the run, after a broker restart.
+
+The broker's window for message ids plays no part: its length, its end and a restart change nothing.
+"""
 
 from __future__ import annotations
 
@@ -6,13 +9,15 @@ import asyncio
 import json
 import os
 import sys
-from collections.abc import AsyncIterator
+import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from jetjobs import Backoff, JobClient, JobContext, JobHost, Module, RunStatus
+from jetjobs._core import names
 from jetjobs.client import JobRun
 from jetjobs.config import HostSettings
 from jetjobs.errors import BrokerUnavailable, DuplicateRun, TriggerUnconfirmed
@@ -62,12 +67,6 @@ def shop(tmp_path: Path) -> Shop:
     return Shop(tmp_path / "journal")
 
 
-@pytest.fixture
-async def field(nats_url: str, project: str) -> AsyncIterator[Field]:
-    async with field_of(nats_url, project) as made:
-        yield made
-
-
 async def until_status(run: JobRun[Any], status: RunStatus) -> None:
     async with asyncio.timeout(10):
         while await run.status() is not status:  # noqa: ASYNC110  # the record tells nobody but its readers
@@ -75,8 +74,8 @@ async def until_status(run: JobRun[Any], status: RunStatus) -> None:
 
 
 @pytest.mark.faults
-async def test_one_key_from_twenty_processes_at_once(field: Field, shop: Shop):
-    """B31, B33: one run, one start; every process gets its result."""
+async def test_b31_b33_one_key_from_twenty_processes_at_once(field: Field, shop: Shop):
+    """One run, one start; every process gets its result."""
     await field.host(shop.module)
     shop.goes_on.set()
     args = [sys.executable, str(PROGRAM), field.url, field.project, "shop.eu", "pay", "k", '{"n": 1}']
@@ -104,8 +103,8 @@ async def test_one_key_from_twenty_processes_at_once(field: Field, shop: Shop):
     assert len(shop.starts) == 1
 
 
-async def test_the_same_key_at_every_stage_of_its_run(field: Field, shop: Shop):
-    """B29, B31, B35: queued, running, finished; the run's payload stays the first one, and another one is told."""
+async def test_b29_b31_b35_the_same_key_at_every_stage_of_its_run(field: Field, shop: Shop):
+    """Queued, running, finished; the run's payload stays the first one, and another one is told."""
     host = JobHost(shop.module, project=field.project, nats=field.url, settings=HostSettings(**QUICK))
     await host.prepare()
     job = field.client.get_job("shop.eu.pay")
@@ -138,8 +137,7 @@ async def test_the_same_key_at_every_stage_of_its_run(field: Field, shop: Shop):
     assert len(shop.starts) == 1
 
 
-async def test_the_same_key_while_its_retry_waits(field: Field, shop: Shop):
-    """B31."""
+async def test_b31_the_same_key_while_its_retry_waits(field: Field, shop: Shop):
     await field.host(shop.module)
     job = field.client.get_job("shop.eu.shaky")
     first = await job.trigger(1, idempotency_key="k")
@@ -151,7 +149,7 @@ async def test_the_same_key_while_its_retry_waits(field: Field, shop: Shop):
     await field.retired("shop.eu.shaky")
 
 
-async def test_the_same_key_with_a_delay(field: Field, shop: Shop):
+async def test_b31_the_same_key_with_a_delay(field: Field, shop: Shop):
     """A run that waits for its hour is found by its key too."""
     await field.host(shop.module)
     shop.goes_on.set()
@@ -164,7 +162,7 @@ async def test_the_same_key_with_a_delay(field: Field, shop: Shop):
     assert shop.starts == []
 
 
-async def test_equal_keys_of_two_jobs_are_two_runs(field: Field, shop: Shop, tmp_path: Path):
+async def test_b35_equal_keys_of_two_jobs_are_two_runs(field: Field, shop: Shop, tmp_path: Path):
     """Also where module, job and key spell the same when they are put together."""
     shop.goes_on.set()
     near = [Module(name) for name in ("shop", "shop.eu.pay", "shop_eu", "shop-eu", "Shop.eu", "shop.2Eeu")]
@@ -183,9 +181,41 @@ async def test_equal_keys_of_two_jobs_are_two_runs(field: Field, shop: Shop, tmp
     assert len(shop.starts) == len(asked)
 
 
+async def _over_the_window(field: Field, shop: Shop, after: tuple[float, ...]) -> None:
+    await field.host(shop.module)
+    shop.goes_on.set()
+    job = field.client.get_job("shop.eu.pay")
+    first = await job.trigger({"n": 1}, idempotency_key="k")
+    assert await first.result(timeout=10) == {"n": 1}
+    begun = time.monotonic()
+    for seconds in after:
+        await asyncio.sleep(max(0.0, begun + seconds - time.monotonic()))  # the broker's window is what is tried
+        again = await job.trigger({"n": 1}, idempotency_key="k")
+        assert (again.run_id, again.duplicate, again.payload_differs) == (first.run_id, True, False)
+        assert await again.result(timeout=5) == {"n": 1}
+    await field.retired("shop.eu.pay")
+    assert len(shop.starts) == 1
+
+
+async def test_b29_the_same_key_within_the_brokers_window_and_after(field: Field, shop: Shop):
+    preparing = JobHost(shop.module, project=field.project, nats=field.url)
+    await preparing.prepare()
+    await preparing.close()
+    jetstream = field.nats.jetstream()
+    info = await jetstream.stream_info(names.stream(field.project))
+    await jetstream.update_stream(replace(info.config, duplicate_window=0.2))
+    await _over_the_window(field, shop, (0.1, 0.18, 0.4, 0.9))
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(200)
+async def test_b29_the_same_key_after_two_minutes(field: Field, shop: Shop):
+    await _over_the_window(field, shop, (60, 115, 130))
+
+
 @pytest.mark.faults
-async def test_the_same_key_after_a_broker_restart(own_server: RealServer, project: str, shop: Shop):
-    """B29: nothing of the promise lies in the broker's memory."""
+async def test_b29_the_same_key_after_a_broker_restart(own_server: RealServer, project: str, shop: Shop):
+    """Nothing of the promise lies in the broker's memory."""
     options = {"servers": own_server.url, "reconnect_time_wait": 0.1}
     settings = HostSettings(**QUICK)
     async with (
@@ -210,8 +240,8 @@ async def test_the_same_key_after_a_broker_restart(own_server: RealServer, proje
 
 
 @pytest.mark.parametrize("key", ["k", None])
-async def test_a_trigger_whose_answer_is_lost(nats_server: RealServer, project: str, shop: Shop, key: str | None):
-    """B33: the answer is lost for longer than the call; told so, with the id, and the repeated key is one run."""
+async def test_b33_a_trigger_whose_answer_is_lost(nats_server: RealServer, project: str, shop: Shop, key: str | None):
+    """The answer is lost for longer than the call; told so, with the id, and the repeated key is one run."""
     shop.goes_on.set()
     async with field_of(nats_server.url, project) as field, Proxy(nats_server.port) as proxy:
         await field.host(shop.module)
@@ -236,8 +266,8 @@ async def test_a_trigger_whose_answer_is_lost(nats_server: RealServer, project: 
     assert len(shop.starts) == 2
 
 
-async def test_a_keyed_trigger_whose_answer_alone_is_lost(nats_server: RealServer, project: str, shop: Shop):
-    """B33: the same call sends it again and finds its own."""
+async def test_b33_a_keyed_trigger_whose_answer_alone_is_lost(nats_server: RealServer, project: str, shop: Shop):
+    """The same call sends it again and finds its own."""
     shop.goes_on.set()
     async with field_of(nats_server.url, project) as field, Proxy(nats_server.port) as proxy:
         await field.host(shop.module)

@@ -83,8 +83,8 @@ async def next_message(field: Field) -> None:
     await field.raw.pub(field.subject("evo.go", "run.x1"), b"", lines)
 
 
-async def test_unknown_fields_survive_claim_heartbeat_and_end(field: Field, goes_on: asyncio.Event):
-    """B50: a record and a message with parts this release doesn't know."""
+async def test_b50_unknown_fields_survive_claim_heartbeat_and_end(field: Field, goes_on: asyncio.Event):
+    """A record and a message with parts this release doesn't know."""
     later = {"nested": [1, {"a": None}], "at": 2.5}
     await put(field, retrying(later=later, zz="text"))
     await next_message(field)
@@ -110,10 +110,10 @@ async def test_unknown_fields_survive_claim_heartbeat_and_end(field: Field, goes
     [retrying(v=wire.VERSION + 1), retrying(v=10**9), retrying(v="2"), b"no record at all", b"\x80"],
     ids=["next", "far", "text", "garbage", "empty-map"],
 )
-async def test_what_this_release_can_not_read_is_left_alone(
+async def test_b50_what_this_release_can_not_read_is_left_alone(
     field: Field, goes_on: asyncio.Event, capsys: pytest.CaptureFixture[str], data: bytes
 ):
-    """B50: the record stays as it is, the message stays for a host that can, the log says so, other runs go on."""
+    """The record stays as it is, the message stays for a host that can, the log says so, other runs go on."""
     goes_on.set()
     await put(field, data)
     await next_message(field)
@@ -158,8 +158,8 @@ async def test_a_claim_check_in_a_record_leads_nowhere_else(field: Field, goes_o
     await ping(field)
 
 
-async def test_readers_pass_over_it_or_say_so(field: Field):
-    """B50: one such record hides no other."""
+async def test_b50_readers_pass_over_it_or_say_so(field: Field):
+    """One such record hides no other."""
     await ping(field)
     await put(field, retrying(v=wire.VERSION + 1))
     assert [record.job for record in await field.client.runs.list()] == ["ping"]
@@ -172,8 +172,8 @@ async def test_readers_pass_over_it_or_say_so(field: Field):
             await call()
 
 
-async def test_descriptors_and_hosts_of_a_newer_release(field: Field, goes_on: asyncio.Event):
-    """B50: they neither hide the others nor stop a host or a caller."""
+async def test_b50_descriptors_and_hosts_of_a_newer_release(field: Field, goes_on: asyncio.Event):
+    """They neither hide the others nor stop a host or a caller."""
     newer = cast("dict[str, Any]", msgpack.unpackb(wire.pack_descriptor(JobDescriptor("new", "job")), timestamp=3))
     data = cast("bytes", msgpack.packb({**newer, "v": 2}))
     jetstream = field.nats.jetstream()

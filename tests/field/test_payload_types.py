@@ -113,7 +113,7 @@ async def field(nats_url: str, project: str) -> AsyncIterator[Field]:
         yield made
 
 
-def test_any_value_goes_there_and_back(nats_url: str, project: str):
+def test_b46_any_value_goes_there_and_back(nats_url: str, project: str):
     """One host for all examples, on one loop."""
     with asyncio.Runner() as runner:
         opened = field_of(nats_url, project)
@@ -158,8 +158,8 @@ PARIS = datetime(2026, 10, 25, 2, 30, tzinfo=ZoneInfo("Europe/Paris"), fold=1)
     ],
     ids=lambda value: type(value).__name__,
 )
-async def test_values_keep_their_type(field: Field, value: Any):
-    """B46: dates with and without zone, spans, UUIDs, bytes."""
+async def test_b46_values_keep_their_type(field: Field, value: Any):
+    """Dates with and without zone, spans, UUIDs, bytes."""
     run = await field.client.get_job("types.echo").trigger({"x": value})
     result = (await run.result(timeout=10))["x"]
     assert (result, type(result)) == (value, type(value))
@@ -170,14 +170,14 @@ async def test_values_keep_their_type(field: Field, value: Any):
     assert (await field.client.runs.get(run.run_id)).payload == {"x": value}
 
 
-async def test_bytes_by_other_names_come_as_bytes(field: Field):
-    """B46: a memoryview, also one with holes, and a bytearray."""
+async def test_b46_bytes_by_other_names_come_as_bytes(field: Field):
+    """A memoryview, also one with holes, and a bytearray."""
     echo = field.client.get_job("types.echo")
     for value in (bytearray(b"ab"), memoryview(b"ab"), memoryview(b"axbx")[::2]):
         assert await (await echo.trigger(value)).result(timeout=10) == b"ab"
 
 
-async def test_models_and_their_like_come_as_what_they_are(nats_url: str, project: str):
+async def test_b46_models_and_their_like_come_as_what_they_are(nats_url: str, project: str):
     """Payloads in handlers and results in callers, by their declared types."""
     module = types()
     order = Order(id=uuid4(), at=PARIS, lines=[Line(sku="a", price=Decimal("1.10"))])
@@ -198,7 +198,7 @@ async def test_models_and_their_like_come_as_what_they_are(nats_url: str, projec
             assert codec.encode(await by_name.result(timeout=10)) == codec.encode(result)
 
 
-async def test_a_wrong_type_is_refused_in_the_caller(nats_url: str, project: str):
+async def test_b52_a_wrong_type_is_refused_in_the_caller(nats_url: str, project: str):
     module = types()
     async with field_of(nats_url, project) as field:
         await field.host(module)
