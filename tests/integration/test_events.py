@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import secrets
 import signal
 import sys
 import time
@@ -14,14 +13,14 @@ from typing import Any
 
 import nats
 import pytest
-from nats.js.api import ConsumerConfig, RetentionPolicy, StreamConfig
+from nats.js.api import ConsumerConfig, RetentionPolicy
 from structlog.testing import capture_logs
 
 from jetjobs import HostSettings, JobContext, JobHost, Module, OnEvent, RunStatus
 from jetjobs._core import codec, names
-from jetjobs._core.models import RunRecord
 from jetjobs._nats.provision import ProvisionSettings, wanted_streams
 from jetjobs.errors import PermissionMissing
+from tests.support.events import Orders, jetstream_of, runs_of, thanks
 from tests.support.field import QUICK, Field, field_of
 from tests.support.links import until, until_it
 from tests.support.programs import event_host
@@ -33,47 +32,6 @@ MORTAL = Path(event_host.__file__)
 LARGE = {"total": {"gte": 100}}
 
 
-class Orders:
-    """Another service with subjects, and when asked for a stream, of its own."""
-
-    def __init__(self, field: Field) -> None:
-        self.field = field
-        self.prefix = f"orders{secrets.token_hex(5)}"
-        self.stream = self.prefix.upper()
-
-    @property
-    def any(self) -> str:
-        return f"{self.prefix}.*"
-
-    async def add_stream(self, **config: Any) -> None:
-        await jetstream_of(self.field).add_stream(
-            StreamConfig(name=self.stream, subjects=[f"{self.prefix}.>"], **config)
-        )
-
-    async def publish(
-        self, body: Any, tail: str = "paid", *, raw: bytes | None = None, times: int = 1, **headers: str
-    ) -> None:
-        data = json.dumps(body).encode() if raw is None else raw
-        named = {name.replace("_", "-"): value for name, value in headers.items()}
-        for _ in range(times):
-            await self.field.nats.publish(f"{self.prefix}.{tail}", data, headers=named or None)
-        await self.field.nats.flush()
-
-    def trigger(self, **options: Any) -> OnEvent:
-        return OnEvent(options.pop("subject", self.any), **options)
-
-
-def thanks(*triggers: OnEvent) -> Module:
-    module = Module("billing")
-
-    @module.job(max_concurrency=8, timeout="5s", triggers=list(triggers))
-    async def thank(ctx: JobContext[Any], order: Any = None) -> Any:
-        assert ctx.trigger.kind == "event"
-        return order
-
-    return module
-
-
 @pytest.fixture
 async def field(nats_url: str, project: str) -> AsyncIterator[Field]:
     async with field_of(nats_url, project) as made:
@@ -83,25 +41,6 @@ async def field(nats_url: str, project: str) -> AsyncIterator[Field]:
 @pytest.fixture
 def orders(field: Field) -> Orders:
     return Orders(field)
-
-
-def jetstream_of(field: Field) -> Any:
-    return field.nats.jetstream()
-
-
-async def runs_of(field: Field, count: int) -> list[RunRecord]:
-    """All runs once so many have ended and no trigger is left."""
-    found: list[RunRecord] = []
-
-    async def ended() -> bool:
-        found[:] = [record async for record in field.client.runs.iter()]
-        return sum(record.status.is_terminal for record in found) >= count
-
-    await until_it(ended, 15)
-    await field.retired("billing.thank")
-    assert await ended()
-    assert len(found) == count, [(record.run_id, record.payload) for record in found]
-    return found
 
 
 async def sequences(field: Field) -> Mapping[str, int]:
@@ -120,16 +59,6 @@ def counts(host: JobHost) -> Any:
 
 
 class TestCore:
-    async def test_ids_sent_twice_to_three_hosts_and_bodies_without_ids(self, field: Field, orders: Orders):
-        for _ in range(3):
-            await field.host(thanks(orders.trigger()))
-        for number in range(10):
-            await orders.publish({"n": number}, times=2, Nats_Msg_Id=f"o-{number}")
-        await orders.publish({"n": -1}, times=5)
-        runs = await runs_of(field, 15)
-        assert all(run.status is RunStatus.SUCCEEDED for run in runs)
-        assert sorted(run.result["n"] for run in runs) == [-1] * 5 + list(range(10))
-
     async def test_a_filtered_event_moves_no_sequence(self, field: Field, orders: Orders):
         host = await field.host(thanks(orders.trigger(filter=LARGE)))
         before = await sequences(field)
