@@ -87,6 +87,11 @@ class WrongText(Exception):
         return cast("str", 7)
 
 
+class NoRepr(Exception):
+    def __repr__(self) -> str:
+        raise RuntimeError("no repr for you")
+
+
 class DeepRepr:
     def __repr__(self) -> str:
         return repr([self])
@@ -119,6 +124,8 @@ HOSTILE: dict[str, Callable[[], BaseException]] = {
     "two arguments": lambda: TwoArguments("one", threading.Lock()),
     "no text": NoText,
     "wrong text": WrongText,
+    "no repr": lambda: NoRepr("says this"),
+    "arguments without repr": lambda: ValueError(NoRepr()),
     "huge": lambda: ValueError("x" * 3_000_000),
     "notes": _noted_error,
     "deep": _deep_error,
