@@ -5,6 +5,8 @@ Their run ends as documented, and the host goes on. Starts are counted in the jo
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import pytest
 
 from jetjobs._core import wire
@@ -38,6 +40,47 @@ HOSTILE = {
 async def alive(rig: Rig, host: HostProcess) -> None:
     await rig.ping()
     assert host.process.poll() is None
+
+
+# ------------------------------------------------------------ a blocked loop
+
+# A quarter of the ack wait passes before a loop counts as blocked.
+PATIENT = {"ACK_WAIT": "8s", "HEARTBEAT_EVERY": "1s", "LOST_AFTER": "4s", "UPKEEP_EVERY": "1s"}
+
+
+async def test_b53_a_handler_that_blocks_the_loop_starts_once_and_stops_nobody_else(rig: Rig) -> None:
+    """Blocked for longer than the ack wait and the reaper's limit; the second host's jobs don't notice."""
+    await blocked_for(rig, 14, PATIENT)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(200)
+async def test_b53_a_handler_that_blocks_the_loop_for_90_seconds(rig: Rig) -> None:
+    await blocked_for(rig, 90, {"ACK_WAIT": "30s", "HEARTBEAT_EVERY": "10s", "LOST_AFTER": "20s", "UPKEEP_EVERY": "5s"})
+
+
+async def blocked_for(rig: Rig, seconds: float, settings: Mapping[str, str]) -> None:
+    hosts = [await rig.host(**settings), await rig.host(**settings)]
+    run_id = await rig.trigger("block_loop", seconds)
+    pid = (await rig.journal.started(run_id)).pid
+    blocked, other = sorted(hosts, key=lambda host: host.pid != pid)
+    await eventually(lambda: blocked.events("loop_blocked"), 15, "the warning")
+    for _ in range(8):
+        await rig.ping()
+    assert {line.pid for line in rig.journal.starts(job="ping")} == {other.pid}
+    assert not rig.journal.ends(run_id), "it blocks its loop still"
+    record = await rig.ended("block_loop", run_id, seconds + 20)
+    assert (record.status, record.starts, record.result) == (RunStatus.SUCCEEDED, 1, "blocked")
+    await rig.retired("block_loop")
+    assert len(rig.journal.starts(run_id)) == 1
+    assert not any(host.events("run_reaped") for host in hosts)
+    (said,) = blocked.events("loop_blocked")
+    assert said["jobs"] == ["basic.block_loop"]
+    assert "in block_loop" in said["at"]
+    await eventually(lambda: blocked.events("loop_runs_again"))
+    other.sigterm()
+    assert await other.exit_code() == 0
+    await alive(rig, blocked)
 
 
 # ------------------------------------------------- deaf, leaving, lying, forking

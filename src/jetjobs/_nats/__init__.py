@@ -63,5 +63,5 @@ async def open_backend(
         events=events,
         schedules=NatsScheduleStore(link, project),
         close=close,
-        lifeline=NatsLifeline(None if isinstance(target, Client) else target, project, name=name),
+        lifeline=NatsLifeline(None if isinstance(target, Client) else target, project, connection, name=name),
     )

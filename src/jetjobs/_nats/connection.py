@@ -29,6 +29,7 @@ from jetjobs._nats.tuned import (
     drop_subscription,
     drop_unsent,
     end_interest,
+    hang_up,
     hooks_of,
     listen,
     message_size,
@@ -200,6 +201,14 @@ class Connection:
         return True
 
     # -- conclusions
+
+    def hang_up(self) -> None:
+        """Let the server give us nothing more; from any thread. The loop reconnects once it runs again.
+
+        A borrowed client is left alone.
+        """
+        if self._owned:
+            hang_up(self.client)
 
     async def refused_everywhere(self) -> bool:
         """True if every known server's port refuses connections: the broker is down for all, not just for us.

@@ -8,7 +8,8 @@ from collections.abc import Callable
 import structlog
 
 from jetjobs._nats.broker import NatsBroker
-from jetjobs._nats.connection import Target, connect
+from jetjobs._nats.catalog import NatsCatalog
+from jetjobs._nats.connection import Connection, Target, connect
 from jetjobs._nats.delivery import NatsDelivery
 from jetjobs._nats.link import Link
 from jetjobs._nats.writer import PipelinedWriter
@@ -19,10 +20,15 @@ _log = structlog.get_logger("jetjobs.nats")
 
 
 class NatsLifeline:
-    """Keeps a host's deliveries in its loop's place. `target` is `None` when the client in use was given open."""
+    """Keeps a host's deliveries in its loop's place. `target` is `None` when the client in use was given open.
 
-    def __init__(self, target: Target | None, project: str, *, name: str) -> None:
+    `first` is the connection of the blocked loop. What the broker gives it now lies there until the loop runs again,
+    or for a whole ack wait; where another host has one of its jobs, that one is to get it instead.
+    """
+
+    def __init__(self, target: Target | None, project: str, first: Connection, *, name: str) -> None:
         self._target = target
+        self._first = first
         self._project = project
         self._name = f"{name} (its loop is blocked)"
 
@@ -42,14 +48,28 @@ class NatsLifeline:
     async def _keep(self, target: Target, keeping: Keeping) -> None:
         connection = await connect(target, name=self._name)
         writer = PipelinedWriter(connection)
-        broker = NatsBroker(Link(connection, writer), self._project)
+        link = Link(connection, writer)
+        broker = NatsBroker(link, self._project)
         try:
             await broker.answer_asks(keeping.host_id, keeping.holds)
+            if await self._others_can(link, keeping.host_id):
+                self._first.hang_up()
             while not keeping.over():
                 await asyncio.gather(*(_renew(writer, *due) for due in keeping.due()))
                 await asyncio.sleep(keeping.pause)
         finally:
             await broker.close()
+
+    async def _others_can(self, link: Link, host_id: str) -> bool:
+        """Whether another host lives that has a job of this one; not when that can't be told."""
+        try:
+            hosts = await NatsCatalog(link, self._project).hosts()
+        except BrokerError as error:
+            _log.debug("other_hosts_unknown", error=str(error))
+            return False
+        ours = {job for host in hosts if host.host_id == host_id for job in host.jobs}
+        others = [host for host in hosts if host.host_id != host_id and not host.draining]
+        return any(not ours.isdisjoint(host.jobs) for host in others)
 
 
 async def _renew(writer: PipelinedWriter, delivery: Delivery, confirm: Callable[[], None]) -> None:

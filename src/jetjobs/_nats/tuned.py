@@ -4,6 +4,7 @@
   TLS where it was asked for.
 * `hook`, `unhook`: hear connection events of a client somebody else opened.
 * `drop_unsent`: commands not yet on the wire die with their connection, instead of going out on the next one.
+* `hang_up`: the server gives nothing more to a client whose event loop can't say so.
 * `end_interest`: the server's half of an unsubscribe, so that ours can wait for what is under way.
 * `listen`: a subscription whose handler runs in the read loop, without queue and task between.
 * `read_any_bytes`: subjects that are no text don't end the read loop of a client somebody else opened.
@@ -17,7 +18,9 @@ from __future__ import annotations
 
 import asyncio
 import re
+import socket
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from typing import Any, Final, NamedTuple
 
 from nats import errors as nats_errors
@@ -171,6 +174,17 @@ def drop_unsent(client: Client) -> None:
 def drop_subscription(client: Client, sub: Subscription) -> None:
     """Forget a subscription without telling the server: a reconnect won't replay it."""
     client._remove_sub(sub._id)
+
+
+def hang_up(client: Client) -> None:
+    """End a connection from another thread than its event loop's, which learns of it when it runs again.
+
+    The server sees the end at once, and with it the end of every pull and subscription. What has arrived is kept.
+    """
+    writer = getattr(client._transport, "_io_writer", None)
+    if writer is not None:
+        with suppress(OSError):  # it has ended by itself
+            writer.get_extra_info("socket").shutdown(socket.SHUT_WR)
 
 
 async def end_interest(client: Client, sub: Subscription) -> None:

@@ -51,4 +51,5 @@ async def test_with_connect_options_it_is_kept(nats_url: str, project: str) -> N
     said = await block(nats_url, nats_url, project)
     events = [entry["event"] for entry in said]
     assert events.count("loop_blocked") == 1
+    assert "nats disconnected" not in events, "nobody else could take what the broker gives"
     assert not {"blocked_runs_not_kept", "run_fenced", "run_lost_to_another_host"} & set(events)

@@ -125,7 +125,7 @@ HOSTILE: dict[str, Callable[[], BaseException]] = {
     "no text": NoText,
     "wrong text": WrongText,
     "no repr": lambda: NoRepr("says this"),
-    "arguments without repr": lambda: ValueError(NoRepr()),
+    "arguments without repr": lambda: ValueError(NoRepr(), 1),
     "huge": lambda: ValueError("x" * 3_000_000),
     "notes": _noted_error,
     "deep": _deep_error,
