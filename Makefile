@@ -12,6 +12,7 @@ QUICK  := not faults and not soak
 SLOW   := faults and not soak
 ARGS   ?=
 NEEDS  ?= $(WEB_READY)
+MINUTES ?= 60
 
 TEST_READY := $(VENV)/.ready-test
 # Flask, Django and the like: for the tests of the examples, and for nothing else.
@@ -25,7 +26,7 @@ MAKEFLAGS += --no-print-directory
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .PHONY: help setup fmt lint types arch test test-unit test-other-pythons test-all-pythons \
-        test-faults test-packaging again soak soak-field bench demo reference docs check lock clean
+        test-faults test-packaging again soak soak-tests soak-field bench demo reference docs check lock clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-20s %s\n", $$1, $$2 }' Makefile
@@ -101,7 +102,10 @@ again: $(TEST_READY)
 	@echo "== what failed, once more and alone"
 	$(BIN)/python -m pytest -m "$(MARK)" -n 0 --last-failed --last-failed-no-failures none
 
-soak: $(TEST_READY)  ## the tests that run for minutes
+soak: $(TEST_READY)  ## mixed jobs on two hosts for MINUTES (60): one outcome each, and nothing grows
+	$(BIN)/python -m tests.soak --minutes $(MINUTES) $(ARGS)
+
+soak-tests: $(TEST_READY)  ## the tests that run for minutes
 	$(BIN)/python -m pytest -m soak -n 0 $(ARGS)
 
 soak-field: $(TEST_READY)  ## the field cases that run for minutes
