@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-
 import pytest
 
 from jetjobs._core import wire
@@ -54,32 +52,6 @@ async def test_hooks_after_a_fork_run_in_the_parent_only(rig: Rig, job: str) -> 
     assert (await rig.ended(job, run_id, 8)).result == "parent"
     assert [line.pid for line in rig.journal.lines("after", run_id)] == [host.pid]
     await alive(rig, host)
-
-
-async def test_a_message_that_kills_its_host(rig: Rig) -> None:
-    """Under a restart loop it gets its attempts and no more; other jobs go on."""
-    run_id = await rig.trigger_first("kills_its_host")
-    starts = 0
-
-    async def restart() -> None:
-        nonlocal starts
-        while True:
-            starts += 1
-            host = rig.spawn()
-            await host.exit_code(within=40)
-
-    loop = asyncio.create_task(restart())
-    try:
-        record = await rig.ended("kills_its_host", run_id, 45)
-    finally:
-        loop.cancel()
-    assert (record.status, record.starts) == (RunStatus.FAILED, 3)
-    assert record.error is not None
-    assert record.error.message.startswith("lost: ")
-    assert len(rig.journal.starts(run_id)) == 3
-    assert starts == 4
-    await rig.retired("kills_its_host")
-    await rig.ping()
 
 
 async def test_what_a_plain_handler_binds_does_not_show_in_the_next_run(rig: Rig) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from jetjobs._core.models import RunRecord, RunStatus
-from tests.faults.rig import ACK_WAIT, Rig, eventually
+from tests.faults.rig import Rig, eventually
 
 
 async def run(rig: Rig, job: str, payload: Any = None, **options: Any) -> tuple[RunRecord, str]:
@@ -184,16 +184,3 @@ async def test_cancel_of_a_thread_and_of_a_waiting_run(rig: Rig) -> None:
     assert after.status is RunStatus.SUCCEEDED
     assert not rig.journal.starts(later)
     assert len(rig.journal.starts(waiting)) == 1
-
-
-async def test_a_retry_that_waits_holds_no_slot(rig: Rig) -> None:
-    await rig.host()
-    waiting = await rig.trigger("one_at_a_time", "retry in a minute")
-    end = await rig.journal.ended(waiting)
-    following, run_id = await run(rig, "one_at_a_time", "through")
-    assert following.status is RunStatus.SUCCEEDED
-    assert (await rig.journal.started(run_id)).at - end.at < ACK_WAIT / 2, "no redelivery had to free the slot"
-    record = await rig.record("one_at_a_time", waiting)
-    assert (record.status, record.attempt) == (RunStatus.RETRYING, 1)
-    assert record.retry_at is not None
-    assert record.finished_at is None

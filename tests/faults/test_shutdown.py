@@ -49,42 +49,6 @@ async def test_a_draining_run_is_not_taken_for_lost(rig: Rig) -> None:
     assert len(rig.journal.starts(run_id)) == 1
 
 
-async def test_an_interrupted_run_goes_back_and_costs_no_attempt(rig: Rig) -> None:
-    """Two attempts, two shutdowns: the third start still is attempt 1."""
-    run_id = await rig.trigger_first("hold_twice", 4.0)
-    for times in (1, 2):
-        host = await rig.host(DRAIN="200ms")
-        start = await rig.journal.started(run_id, times=times)
-        assert (start.pid, start.attempt) == (host.pid, 1)
-        host.sigterm()
-        assert await host.exit_code(within=5) == 0
-        assert rig.journal.ends(run_id)[-1].reason == "shutdown"
-    record = await rig.record("hold_twice", run_id)
-    assert (record.status, record.interruptions, record.starts, record.attempt) == (RunStatus.RETRYING, 2, 2, 0)
-    await rig.host()
-    record = await rig.ended("hold_twice", run_id)
-    assert (record.status, record.result, record.starts) == (RunStatus.SUCCEEDED, "attempt 1", 3)
-    assert [attempt.outcome for attempt in record.attempts] == ["INTERRUPTED", "INTERRUPTED", "SUCCEEDED"]
-    assert len(rig.journal.starts(run_id)) == 3
-
-
-@pytest.mark.parametrize("job", ["hold", "fails_at_shutdown", "block_thread"])
-async def test_what_may_not_start_again_fails_with_host_shutdown(rig: Rig, job: str) -> None:
-    host = await rig.host(DRAIN="200ms")
-    run_id = await rig.trigger(job, 2.0 if job == "block_thread" else 30)
-    await rig.journal.started(run_id)
-    host.sigterm()
-    assert await host.exit_code(within=6) == 0
-    record = await rig.ended(job, run_id)
-    assert (record.status, record.starts) == (RunStatus.FAILED, 1)
-    assert record.error is not None
-    assert record.error.type == "HostShutdown"
-    await rig.host()
-    await rig.ping()
-    assert len(rig.journal.starts(run_id)) == 1
-    await rig.retired(job)
-
-
 async def test_a_jobs_own_drain_time(rig: Rig) -> None:
     host = await rig.host(DRAIN="200ms")
     patient = await rig.trigger("patient", 2.0)

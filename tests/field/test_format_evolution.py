@@ -12,7 +12,8 @@ import pytest
 
 from jetjobs import JobContext, Module, RunStatus
 from jetjobs._core import names, wire
-from jetjobs._core.models import Attempt, JobDescriptor, RunError, RunKey, RunRecord
+from jetjobs._core.descriptors import JobDescriptor
+from jetjobs._core.models import Attempt, RunError, RunKey, RunRecord
 from jetjobs.errors import PayloadInvalidError
 from tests.support.field import Field, field_of
 from tests.support.links import until

@@ -56,7 +56,7 @@ async def test_b53_a_handler_that_blocks_the_loop_starts_once_and_stops_nobody_e
 @pytest.mark.soak
 @pytest.mark.timeout(200)
 async def test_b53_a_handler_that_blocks_the_loop_for_90_seconds(rig: Rig) -> None:
-    await blocked_for(rig, 90, {"ACK_WAIT": "30s", "HEARTBEAT_EVERY": "10s", "LOST_AFTER": "20s", "UPKEEP_EVERY": "5s"})
+    await blocked_for(rig, 90, {"ACK_WAIT": "30s", "HEARTBEAT_EVERY": "9s", "LOST_AFTER": "20s", "UPKEEP_EVERY": "5s"})
 
 
 async def blocked_for(rig: Rig, seconds: float, settings: Mapping[str, str]) -> None:

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from jetjobs import JobContext, JobHost, Module, RunStatus
-from jetjobs._core.models import INLINE_LIMIT, ClaimCheck, Outgoing
+from jetjobs._core.bodies import INLINE_LIMIT, ClaimCheck
+from jetjobs._core.messages import Outgoing
 from jetjobs.errors import PayloadTooLargeError, RunFailed
 from tests.support.field import Field, field_of
 from tests.support.servers import RealServer

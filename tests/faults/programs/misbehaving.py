@@ -13,7 +13,7 @@ from contextvars import ContextVar
 from typing import Any, cast
 
 from notes import note, noted
-from shared import module
+from shared import QUICK, module
 
 from jetjobs import JobContext
 
@@ -38,6 +38,18 @@ def never_ends(ctx: JobContext) -> None:
 async def kills_its_host(ctx: JobContext) -> None:
     with noted(ctx):
         os.kill(os.getpid(), signal.SIGKILL)
+
+
+@module.job(max_attempts=3, backoff=QUICK)
+async def out_of_memory(ctx: JobContext) -> int:
+    with noted(ctx):
+        return len(bytearray(1 << 62))
+
+
+@module.job(max_attempts=3, backoff=QUICK)
+def out_of_memory_in_thread(ctx: JobContext) -> int:
+    with noted(ctx):
+        return len(bytearray(1 << 62))
 
 
 def _exit(how: str) -> None:
