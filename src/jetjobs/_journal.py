@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections import deque
 
-from jetjobs._core.models import Body, LogLine, Progress
+from jetjobs._core.bodies import Body
+from jetjobs._core.models import LogLine, Progress
 
 MAX_LOG_BYTES = 256 * 1024
 FIRST_LINES = 50

@@ -17,19 +17,13 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Literal, NamedTuple, Protocol
 
+from jetjobs._core.bodies import ClaimCheck
 from jetjobs._core.controls import JobControl
+from jetjobs._core.descriptors import HostPresence, JobDescriptor
 from jetjobs._core.events import Event
 from jetjobs._core.glance import Wanted
-from jetjobs._core.models import (
-    ClaimCheck,
-    HostPresence,
-    JobAddress,
-    JobDescriptor,
-    Message,
-    Outgoing,
-    RunKey,
-    RunRecord,
-)
+from jetjobs._core.messages import Message, Outgoing
+from jetjobs._core.models import JobAddress, RunKey, RunRecord
 from jetjobs._core.schedule_record import ScheduleRecord
 
 

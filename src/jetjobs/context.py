@@ -13,7 +13,8 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Generic, Literal, NoReturn, Protocol, cast
 
 from jetjobs._core import codec
-from jetjobs._core.models import NOTHING, Body, JobAddress, LogLine, Progress, RunRecord, TriggerInfo
+from jetjobs._core.bodies import Body
+from jetjobs._core.models import NOTHING, JobAddress, LogLine, Progress, RunRecord, TriggerInfo
 from jetjobs._journal import Journal as Journal
 from jetjobs.errors import JobsNotHosted, PayloadError, PayloadTooLargeError
 from jetjobs.outcomes import JobInterrupted, Skip

@@ -11,9 +11,10 @@ from collections.abc import Callable, Coroutine, Mapping
 from datetime import datetime, timedelta
 from typing import Any, Generic, Literal, Protocol, TypedDict, TypeVar, Unpack, cast, overload, runtime_checkable
 
+from jetjobs._core.descriptors import JobDescriptor
 from jetjobs._core.digests import digest_of
 from jetjobs._core.durations import format_duration
-from jetjobs._core.models import JobAddress, JobDescriptor, RunRecord, RunStatus
+from jetjobs._core.models import JobAddress, RunRecord, RunStatus
 from jetjobs._core.policy import JobPolicy
 from jetjobs._core.renames import Named, origin, served_names
 from jetjobs._core.retention import describe_retention

@@ -5,7 +5,8 @@ from datetime import timedelta
 import pytest
 
 from jetjobs._core import names
-from jetjobs._core.models import JobAddress, Outgoing, RunKey
+from jetjobs._core.messages import Outgoing
+from jetjobs._core.models import JobAddress, RunKey
 from jetjobs._ports import Backend, Broker, Consumption
 from tests.support.worlds import ACK_WAIT, Takings, World, eventually
 

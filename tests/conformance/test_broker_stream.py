@@ -7,7 +7,8 @@ from datetime import datetime, timedelta
 import pytest
 
 from jetjobs._core import names
-from jetjobs._core.models import JobAddress, Message, Outgoing, RunKey
+from jetjobs._core.messages import Message, Outgoing
+from jetjobs._core.models import JobAddress, RunKey
 from jetjobs._ports import Backend, Broker
 from jetjobs.errors import WrongRevision
 from tests.support.worlds import World, eventually

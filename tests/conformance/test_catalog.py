@@ -7,7 +7,8 @@ from datetime import timedelta
 import pytest
 
 from jetjobs._core import names
-from jetjobs._core.models import HostPresence, JobAddress, JobDescriptor
+from jetjobs._core.descriptors import HostPresence, JobDescriptor
+from jetjobs._core.models import JobAddress
 from jetjobs._ports import Backend, Catalog
 from tests.support.worlds import NatsWorld, World, eventually
 

@@ -7,7 +7,9 @@ import pytest
 
 from jetjobs._core import names
 from jetjobs._core.controls import JobControl, override, switch
-from jetjobs._core.models import JobAddress, JobDescriptor, Outgoing, RunKey
+from jetjobs._core.descriptors import JobDescriptor
+from jetjobs._core.messages import Outgoing
+from jetjobs._core.models import JobAddress, RunKey
 from jetjobs._ports import Backend, Catalog, DrainAnswer
 from jetjobs.errors import AnswerUnknown, WrongRevision
 from tests.support.worlds import NatsWorld, Takings, World, eventually

@@ -6,7 +6,8 @@ from datetime import timedelta
 import pytest
 
 from jetjobs._core import names
-from jetjobs._core.models import JobAddress, Outgoing, RunKey, RunRecord, RunStatus
+from jetjobs._core.messages import Outgoing
+from jetjobs._core.models import JobAddress, RunKey, RunRecord, RunStatus
 from jetjobs._ports import Backend, Delivery
 from jetjobs.errors import AnswerUnknown, BrokerUnavailable, StorageFull
 from jetjobs.testing import FailingBackend, MemoryCluster, memory_backend

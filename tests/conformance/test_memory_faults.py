@@ -8,7 +8,9 @@ from datetime import timedelta
 import pytest
 
 from jetjobs._core import names
-from jetjobs._core.models import HostPresence, JobAddress, Outgoing, RunKey, RunRecord, RunStatus
+from jetjobs._core.descriptors import HostPresence
+from jetjobs._core.messages import Outgoing
+from jetjobs._core.models import JobAddress, RunKey, RunRecord, RunStatus
 from jetjobs.errors import AnswerUnknown, BrokerError, BrokerUnavailable
 from jetjobs.testing import MemoryCluster, memory_backend
 from tests.support.worlds import MemoryWorld, Takings

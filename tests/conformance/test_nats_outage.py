@@ -8,7 +8,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from jetjobs._core.models import ClaimCheck, RunKey, RunRecord, RunStatus
+from jetjobs._core.bodies import ClaimCheck
+from jetjobs._core.models import RunKey, RunRecord, RunStatus
 from jetjobs._nats import open_backend
 from jetjobs._ports import Backend
 from jetjobs.errors import AnswerUnknown, BrokerUnavailable, PayloadInvalidError

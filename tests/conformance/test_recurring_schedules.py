@@ -6,7 +6,8 @@ import pytest
 
 from jetjobs._core import names
 from jetjobs._core.intervals import anchor_of
-from jetjobs._core.models import JobAddress, Message, Outgoing
+from jetjobs._core.messages import Message, Outgoing
+from jetjobs._core.models import JobAddress
 from jetjobs._core.occurrences import Tick
 from jetjobs._core.schedule_messages import read_tick, same_schedule, schedule_message
 from jetjobs._core.schedule_record import ScheduleRecord

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from jetjobs._core.models import Body
+from jetjobs._core.bodies import Body
 from jetjobs._core.schedule_record import Counters, ScheduleRecord, ScheduleState, Stretch
 from jetjobs._ports import Backend, ScheduleStore
 from jetjobs.errors import ScheduleNameTaken, WrongRevision

@@ -9,7 +9,9 @@ from typing import Any
 from uuid import UUID
 
 from jetjobs._core import codec, headers, names
-from jetjobs._core.models import Body, Message, Outgoing, RunKey, RunStatus, Trigger, TriggerInfo
+from jetjobs._core.bodies import Body
+from jetjobs._core.messages import Message, Outgoing, Trigger
+from jetjobs._core.models import RunKey, RunStatus, TriggerInfo
 from tests.docs.pages import ROOT
 
 FILE = ROOT / "docs" / "protocol-vectors.json"

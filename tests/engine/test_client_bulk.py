@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from jetjobs._core import codec
+from jetjobs._core.bodies import Body
 from jetjobs._core.lifecycle import Event
-from jetjobs._core.models import Body, RunError, RunKey, RunRecord, RunStatus
+from jetjobs._core.models import RunError, RunKey, RunRecord, RunStatus
 from jetjobs._core.run_changes import ChangeOutcome, RunChange
 from jetjobs._core.run_ids import run_id_for_retry
 from jetjobs.errors import BrokerUnavailable, ClientError, ConfigError, PayloadInvalidError, RunNotFound

@@ -10,14 +10,9 @@ from typing import Any
 import pytest
 
 from jetjobs._core import codec
+from jetjobs._core.bodies import Body
 from jetjobs._core.lifecycle import Event, advance
-from jetjobs._core.models import (
-    Body,
-    LogLine,
-    RunError,
-    RunKey,
-    RunStatus,
-)
+from jetjobs._core.models import LogLine, RunError, RunKey, RunStatus
 from jetjobs.errors import (
     AmbiguousRunId,
     ClientError,

@@ -12,7 +12,8 @@ import pytest
 from structlog.testing import capture_logs
 
 from jetjobs import HostSettings, JobContext, JobHost, Module, OnEvent, RunStatus
-from jetjobs._core.models import ClaimCheck, RunRecord
+from jetjobs._core.bodies import ClaimCheck
+from jetjobs._core.models import RunRecord
 from jetjobs._engine.event_bridge import EventBridge
 from jetjobs._engine.event_route import BYTES, PLACES, STORE_WITHIN, WRITERS
 from jetjobs.errors import PayloadTooLargeError, PermissionMissing, StorageFull

@@ -11,7 +11,10 @@ from typing import Any
 import pytest
 
 from jetjobs._core import names
-from jetjobs._core.models import Body, JobAddress, JobDescriptor, Outgoing, RunKey, RunRecord, RunStatus, Trigger
+from jetjobs._core.bodies import Body
+from jetjobs._core.descriptors import JobDescriptor
+from jetjobs._core.messages import Outgoing, Trigger
+from jetjobs._core.models import JobAddress, RunKey, RunRecord, RunStatus
 from jetjobs._core.policy import JobRetention
 from jetjobs._core.retention import RetentionRules, describe_retention, record_ttl
 from jetjobs._engine.engine import Engine

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from jetjobs._core import names
-from jetjobs._core.models import JobAddress, Message, RunRecord
+from jetjobs._core.messages import Message
+from jetjobs._core.models import JobAddress, RunRecord
 from jetjobs._core.schedule_record import ScheduleRecord
 from jetjobs._core.triggers import schedule_id
 from jetjobs._nats import open_backend

@@ -7,7 +7,7 @@ import hashlib
 import pytest
 
 from jetjobs import RunStatus
-from jetjobs._core.models import ClaimCheck
+from jetjobs._core.bodies import ClaimCheck
 from tests.faults.rig import Rig
 from tests.support.servers import RealServer
 

@@ -12,8 +12,10 @@ import nats
 import pytest
 
 from jetjobs._core import codec, names
+from jetjobs._core.bodies import Body
+from jetjobs._core.descriptors import HostPresence, JobDescriptor
 from jetjobs._core.lifecycle import Event, advance
-from jetjobs._core.models import Body, HostPresence, JobAddress, JobDescriptor, Owner, RunKey, RunRecord, RunStatus
+from jetjobs._core.models import JobAddress, Owner, RunKey, RunRecord, RunStatus
 from jetjobs._nats import open_backend
 from jetjobs._ports import Backend
 from jetjobs.client import CancelOutcome, JobClient, JobRun, TriggerError, TriggerRequest

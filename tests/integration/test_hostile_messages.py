@@ -11,7 +11,7 @@ import pytest
 
 from jetjobs import Backoff, JobContext, JobHost, Module, RunStatus
 from jetjobs._core import codec
-from jetjobs._core.models import INLINE_LIMIT
+from jetjobs._core.bodies import INLINE_LIMIT
 from tests.support.field import Field, field_of
 from tests.support.raw_socket import head
 

@@ -14,7 +14,8 @@ from typing import Any, cast
 import pytest
 
 from jetjobs._core import codec
-from jetjobs._core.models import Body, RunError, RunRecord, RunStatus
+from jetjobs._core.bodies import Body
+from jetjobs._core.models import RunError, RunRecord, RunStatus
 from jetjobs._nats import open_backend
 from jetjobs._ports import Backend
 from jetjobs.client import JobClient

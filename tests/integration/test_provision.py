@@ -10,7 +10,8 @@ import pytest
 from structlog.testing import capture_logs
 
 from jetjobs._core import names
-from jetjobs._core.models import JobAddress, Outgoing, RunKey
+from jetjobs._core.messages import Outgoing
+from jetjobs._core.models import JobAddress, RunKey
 from jetjobs._nats import provision as provision_module
 from jetjobs._nats.broker import NatsBroker
 from jetjobs._nats.faults import NotFound

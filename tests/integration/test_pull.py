@@ -12,7 +12,8 @@ from typing import Any, Protocol
 import pytest
 
 from jetjobs._core import names
-from jetjobs._core.models import JobAddress, Outgoing, RunKey
+from jetjobs._core.messages import Outgoing
+from jetjobs._core.models import JobAddress, RunKey
 from jetjobs._nats import pull as pull_module
 from jetjobs._nats.broker import NatsBroker
 from jetjobs._nats.connection import Connection, connect

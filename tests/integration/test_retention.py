@@ -13,7 +13,9 @@ import pytest
 
 from jetjobs import HostSettings, JobContext, JobHost, JobRetention, Module
 from jetjobs._core import names
-from jetjobs._core.models import Body, JobAddress, Outgoing, RunKey, RunRecord, RunStatus
+from jetjobs._core.bodies import Body
+from jetjobs._core.messages import Outgoing
+from jetjobs._core.models import JobAddress, RunKey, RunRecord, RunStatus
 from jetjobs._nats import open_backend
 from jetjobs._nats.catalog import NatsCatalog
 from jetjobs._ports import Backend

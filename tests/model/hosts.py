@@ -17,7 +17,8 @@ from jetjobs._core.completion import (
     Snoozed,
     TimedOut,
 )
-from jetjobs._core.models import RunError, RunStatus, Trigger
+from jetjobs._core.messages import Trigger
+from jetjobs._core.models import RunError, RunStatus
 from jetjobs._core.policy import JobPolicy
 from tests.model.records import Records
 from tests.model.values import KEY, LATE, NAMES, NOW, Link, Move, Phase, Setup, World, fault, idle, put

@@ -12,7 +12,8 @@ import pytest
 from jetjobs._core import delivery
 from jetjobs._core.completion import CompletionRules, Ending, settle
 from jetjobs._core.delivery import Ack, Action, DeliveryRules, Drop, Help, Situation
-from jetjobs._core.models import RunRecord, RunStatus, Trigger
+from jetjobs._core.messages import Trigger
+from jetjobs._core.models import RunRecord, RunStatus
 from tests.model.run_world import RunWorld
 from tests.model.search import search
 from tests.model.values import Setup

@@ -7,18 +7,11 @@ from datetime import timedelta
 from typing import Any
 
 from jetjobs._core import codec, headers, names
+from jetjobs._core.bodies import Body
+from jetjobs._core.descriptors import HostPresence, JobDescriptor
 from jetjobs._core.lifecycle import Event, advance
-from jetjobs._core.models import (
-    Body,
-    HostPresence,
-    JobAddress,
-    JobDescriptor,
-    Owner,
-    RunKey,
-    RunRecord,
-    RunStatus,
-    Trigger,
-)
+from jetjobs._core.messages import Trigger
+from jetjobs._core.models import JobAddress, Owner, RunKey, RunRecord, RunStatus
 from jetjobs.client import JobClient
 from jetjobs.testing import FailingBackend, MemoryCluster, memory_backend
 

@@ -11,7 +11,8 @@ from typing import Protocol, TypeVar
 import pytest
 
 from jetjobs._core import names
-from jetjobs._core.models import ClaimCheck, JobAddress, RunKey
+from jetjobs._core.bodies import ClaimCheck
+from jetjobs._core.models import JobAddress, RunKey
 from jetjobs._ports import Backend, Delivery
 from jetjobs.testing import ManualClock, MemoryCluster, memory_backend
 

@@ -9,6 +9,7 @@ from typing import Any, Final
 from hypothesis import settings
 from hypothesis import strategies as st
 
+from jetjobs._core.bodies import Body
 from jetjobs._core.completion import (
     Cancelled,
     CompletionRules,
@@ -21,7 +22,8 @@ from jetjobs._core.completion import (
     TimedOut,
 )
 from jetjobs._core.delivery import DeliveryRules, Situation
-from jetjobs._core.models import Body, Owner, RunError, RunKey, RunRecord, RunStatus, Trigger
+from jetjobs._core.messages import Trigger
+from jetjobs._core.models import Owner, RunError, RunKey, RunRecord, RunStatus
 from jetjobs._core.policy import Backoff, JobPolicy
 
 NOW: Final = datetime(2030, 5, 1, 12, tzinfo=UTC)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from jetjobs import JobContext, Module
 from jetjobs._core import codec
-from jetjobs._core.models import Body, ClaimCheck, RunRecord, RunStatus
+from jetjobs._core.bodies import Body, ClaimCheck
+from jetjobs._core.models import RunRecord, RunStatus
 from jetjobs._core.wire import pack_descriptor, unpack_descriptor
 from jetjobs.cli.hiding import hide
 

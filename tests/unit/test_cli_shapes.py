@@ -8,7 +8,8 @@ from uuid import UUID
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jetjobs._core.models import Body, ClaimCheck, LogLine, RunError, RunRecord, RunStatus
+from jetjobs._core.bodies import Body, ClaimCheck
+from jetjobs._core.models import LogLine, RunError, RunRecord, RunStatus
 from jetjobs.cli.shapes import body, plain, run_document, run_summary
 
 SUMMARY = {

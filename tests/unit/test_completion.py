@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from jetjobs._core.bodies import Body
 from jetjobs._core.completion import (
     Cancelled,
     CompletionRules,
@@ -24,7 +25,7 @@ from jetjobs._core.completion import (
 )
 from jetjobs._core.delivery import DeliveryRules, Write, decide
 from jetjobs._core.lifecycle import IllegalTransition
-from jetjobs._core.models import Attempt, Body, RunError, RunRecord, RunStatus
+from jetjobs._core.models import Attempt, RunError, RunRecord, RunStatus
 from jetjobs._core.policy import JobPolicy
 from jetjobs._core.retry import MAX_INTERRUPTIONS
 from tests.unit import strategies as some

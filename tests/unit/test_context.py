@@ -13,7 +13,8 @@ from structlog.testing import capture_logs
 
 from jetjobs import JobContext
 from jetjobs._core import codec, wire
-from jetjobs._core.models import Body, LogLine, Progress, RunRecord, RunStatus, TriggerInfo
+from jetjobs._core.bodies import Body
+from jetjobs._core.models import LogLine, Progress, RunRecord, RunStatus, TriggerInfo
 from jetjobs._journal import MAX_LOG_BYTES
 from jetjobs.context import MAX_CHECKPOINT, Journal
 from jetjobs.errors import JobsNotHosted, PayloadError, PayloadTooLargeError

@@ -19,7 +19,8 @@ from jetjobs._core.controls import (
     standing,
     switch,
 )
-from jetjobs._core.models import JobAddress, JobDescriptor
+from jetjobs._core.descriptors import JobDescriptor
+from jetjobs._core.models import JobAddress
 from jetjobs.errors import ConfigError, PayloadInvalidError
 
 NOW = datetime(2030, 1, 1, tzinfo=UTC)

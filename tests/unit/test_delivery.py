@@ -24,7 +24,8 @@ from jetjobs._core.delivery import (
     lost,
     lost_attempt,
 )
-from jetjobs._core.models import Attempt, Owner, Progress, RunRecord, RunStatus, Trigger, TriggerInfo
+from jetjobs._core.messages import Trigger
+from jetjobs._core.models import Attempt, Owner, Progress, RunRecord, RunStatus, TriggerInfo
 from jetjobs._core.policy import JobPolicy
 from jetjobs._core.retry import END_OF_TIME
 from tests.unit import strategies as some

@@ -11,9 +11,11 @@ from hypothesis import strategies as st
 
 from jetjobs import OnEvent
 from jetjobs._core import headers, names
+from jetjobs._core.bodies import Body
 from jetjobs._core.codec import encode
 from jetjobs._core.events import Event, Filtered, Unreadable, Wanted, event_trigger, judge_event, stream_event
-from jetjobs._core.models import Body, JobAddress, Message, RunKey, Trigger
+from jetjobs._core.messages import Message, Trigger
+from jetjobs._core.models import JobAddress, RunKey
 from jetjobs._core.run_ids import is_run_id
 
 THANK = JobAddress("billing", "thank")

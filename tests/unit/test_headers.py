@@ -10,20 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jetjobs._core import headers, names
-from jetjobs._core.models import (
-    BadTrigger,
-    Body,
-    ClaimCheck,
-    JobAddress,
-    Message,
-    Outgoing,
-    RunKey,
-    RunRecord,
-    RunStatus,
-    Trigger,
-    TriggerInfo,
-    TriggerKind,
-)
+from jetjobs._core.bodies import Body, ClaimCheck
+from jetjobs._core.messages import BadTrigger, Message, Outgoing, Trigger
+from jetjobs._core.models import JobAddress, RunKey, RunRecord, RunStatus, TriggerInfo, TriggerKind
 from jetjobs._core.readers import TRIGGER_KINDS
 
 AT = datetime(2026, 3, 1, 12, 0, 0, 250_000, tzinfo=UTC)

@@ -7,9 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from jetjobs._core.bodies import Body
 from jetjobs._core.headers import read_trigger
+from jetjobs._core.messages import Message, Trigger
 from jetjobs._core.misfits import PARKED_FOR, SPACING, next_return, parked_message, verdict_on
-from jetjobs._core.models import Body, Message, RunKey, RunRecord, RunStatus, Trigger, TriggerInfo
+from jetjobs._core.models import RunKey, RunRecord, RunStatus, TriggerInfo
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
 HOUR = timedelta(hours=1)

@@ -13,7 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jetjobs._core import wire
-from jetjobs._core.models import Body, ClaimCheck, JobAddress, JobDescriptor, LogLine, RunError, RunStatus, TriggerInfo
+from jetjobs._core.bodies import Body, ClaimCheck
+from jetjobs._core.descriptors import JobDescriptor
+from jetjobs._core.models import JobAddress, LogLine, RunError, RunStatus, TriggerInfo
 from jetjobs._core.policy import JobRetention
 from jetjobs._core.retention import (
     Doomed,

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jetjobs._core.models import JobDescriptor
+from jetjobs._core.descriptors import JobDescriptor
 from jetjobs._core.rollout import Sign, is_newer, may_change, may_describe, why_it_stands
 from jetjobs._core.versions import not_older
 

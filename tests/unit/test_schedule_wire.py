@@ -14,7 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jetjobs._core import headers, names, wire
-from jetjobs._core.models import Body, Message, Trigger, TriggerInfo
+from jetjobs._core.bodies import Body
+from jetjobs._core.messages import Message, Trigger
+from jetjobs._core.models import TriggerInfo
 from jetjobs._core.occurrences import Tick
 from jetjobs._core.schedule_messages import read_tick, schedule_message, start_message, tick_trigger
 from jetjobs._core.schedule_record import Counters, ScheduleRecord, ScheduleState, Stretch

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from jetjobs._core.bodies import Body
 from jetjobs._core.declared import (
     DEFINED,
     Declarer,
@@ -22,7 +23,8 @@ from jetjobs._core.declared import (
     may_remove,
     mend,
 )
-from jetjobs._core.models import Body, JobAddress, Message, RunStatus
+from jetjobs._core.messages import Message
+from jetjobs._core.models import JobAddress, RunStatus
 from jetjobs._core.occurrences import DecisionRules, decide
 from jetjobs._core.schedule_messages import schedule_message
 from jetjobs._core.schedule_record import ScheduleRecord, ScheduleState

@@ -8,7 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jetjobs._core.models import Body, JobAddress, RunKey, RunRecord, RunStatus, Trigger, TriggerInfo
+from jetjobs._core.bodies import Body
+from jetjobs._core.messages import Trigger
+from jetjobs._core.models import JobAddress, RunKey, RunRecord, RunStatus, TriggerInfo
 from jetjobs._core.triggering import (
     AT_ONCE,
     PLAIN,

@@ -12,20 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jetjobs._core import wire
-from jetjobs._core.models import (
-    Attempt,
-    Body,
-    ClaimCheck,
-    HostPresence,
-    JobDescriptor,
-    LogLine,
-    Owner,
-    Progress,
-    RunError,
-    RunRecord,
-    RunStatus,
-    TriggerInfo,
-)
+from jetjobs._core.bodies import Body, ClaimCheck
+from jetjobs._core.descriptors import HostPresence, JobDescriptor
+from jetjobs._core.models import Attempt, LogLine, Owner, Progress, RunError, RunRecord, RunStatus, TriggerInfo
 from jetjobs._core.readers import TRIGGER_KINDS
 from jetjobs._core.shapes import pack
 from jetjobs.errors import PayloadError, PayloadInvalidError

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from jetjobs._client.calls import read
 from jetjobs._client.scope import Scope
 from jetjobs._core.controls import check_actor
+from jetjobs._core.descriptors import HostPresence
 from jetjobs._core.durations import DurationLike
-from jetjobs._core.models import HostPresence
 from jetjobs._ports import DrainAnswer
 from jetjobs.errors import HostNotFound
 

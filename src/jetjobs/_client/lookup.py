@@ -13,7 +13,8 @@ import time
 import structlog
 
 from jetjobs._client.calls import Deadline, read
-from jetjobs._core.models import JobAddress, JobDescriptor
+from jetjobs._core.descriptors import JobDescriptor
+from jetjobs._core.models import JobAddress
 from jetjobs._core.triggering import close_names
 from jetjobs._ports import Catalog
 from jetjobs.errors import BrokerError, PermissionMissing, UnknownJobError

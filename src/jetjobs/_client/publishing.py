@@ -21,7 +21,9 @@ from jetjobs._client.calls import Deadline, Pauses, read
 from jetjobs._client.reading import Reader
 from jetjobs._client.scope import Scope
 from jetjobs._core import codec, headers, names
-from jetjobs._core.models import INLINE_LIMIT, Body, Outgoing, RunKey, TriggerInfo
+from jetjobs._core.bodies import INLINE_LIMIT, Body
+from jetjobs._core.messages import Outgoing
+from jetjobs._core.models import RunKey, TriggerInfo
 from jetjobs._core.run_ids import fresh_run_id, run_id_for_key, run_id_for_retry
 from jetjobs._core.triggering import (
     AT_ONCE,

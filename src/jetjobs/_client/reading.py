@@ -11,7 +11,9 @@ from typing import Any
 from jetjobs._client.calls import Deadline, read
 from jetjobs._client.scope import Scope
 from jetjobs._core import codec, headers, names
-from jetjobs._core.models import Body, ClaimCheck, Message, RunKey, RunRecord, Trigger
+from jetjobs._core.bodies import Body, ClaimCheck
+from jetjobs._core.messages import Message, Trigger
+from jetjobs._core.models import RunKey, RunRecord
 from jetjobs._core.triggering import waiting_record
 from jetjobs._ports import Stored
 from jetjobs.errors import AmbiguousRunId, PayloadInvalidError, PermissionMissing, RunNotFound

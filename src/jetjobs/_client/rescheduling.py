@@ -10,7 +10,8 @@ from jetjobs._client.reading import Reader, due_at
 from jetjobs._client.scope import Scope
 from jetjobs._core import headers, names
 from jetjobs._core.durations import InstantLike, instant
-from jetjobs._core.models import Message, Outgoing, RunKey
+from jetjobs._core.messages import Message, Outgoing
+from jetjobs._core.models import RunKey
 from jetjobs._core.triggering import check_due, reschedule_refusal
 from jetjobs.errors import AnswerUnknown, BrokerError, BrokerUnavailable, ClientError, WrongRevision
 

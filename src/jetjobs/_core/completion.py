@@ -9,9 +9,10 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, assert_never
 
+from jetjobs._core.bodies import Body
 from jetjobs._core.delivery import EXPIRED, KEPT_ATTEMPTS
 from jetjobs._core.lifecycle import Event, advance
-from jetjobs._core.models import Attempt, Body, RunError, RunRecord
+from jetjobs._core.models import Attempt, RunError, RunRecord
 from jetjobs._core.policy import JobPolicy
 from jetjobs._core.retry import MAX_INTERRUPTIONS, backoff_delay, fits, later
 

@@ -12,7 +12,8 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 from jetjobs._core.checks import whole
-from jetjobs._core.models import NOTHING, JobAddress, JobDescriptor
+from jetjobs._core.descriptors import JobDescriptor
+from jetjobs._core.models import NOTHING, JobAddress
 from jetjobs._core.texts import cut
 from jetjobs.errors import ConfigError
 

@@ -21,9 +21,11 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from jetjobs._core import codec
+from jetjobs._core.bodies import Body
 from jetjobs._core.durations import format_duration
 from jetjobs._core.intervals import anchor_of
-from jetjobs._core.models import Body, JobAddress, Message, Outgoing, RunRecord
+from jetjobs._core.messages import Message, Outgoing
+from jetjobs._core.models import JobAddress, RunRecord
 from jetjobs._core.occurrences import PLAIN, Decision, DecisionRules
 from jetjobs._core.rollout import Sign, is_newer, may_change
 from jetjobs._core.schedule_messages import same_schedule, schedule_message

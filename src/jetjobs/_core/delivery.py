@@ -37,7 +37,8 @@ from datetime import datetime, timedelta
 from typing import Any, Literal, NamedTuple
 
 from jetjobs._core.lifecycle import Event, advance, begin
-from jetjobs._core.models import BY_HAND, Attempt, Owner, RunError, RunRecord, RunStatus, Trigger
+from jetjobs._core.messages import Trigger
+from jetjobs._core.models import BY_HAND, Attempt, Owner, RunError, RunRecord, RunStatus
 from jetjobs._core.policy import JobPolicy
 from jetjobs._core.retry import later
 

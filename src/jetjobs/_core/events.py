@@ -15,7 +15,9 @@ from datetime import UTC, datetime, timedelta
 from typing import Final, Literal
 
 from jetjobs._core import codec, headers
-from jetjobs._core.models import NOTHING, Body, JobAddress, Message, Outgoing, RunKey, TriggerInfo
+from jetjobs._core.bodies import Body
+from jetjobs._core.messages import Message, Outgoing
+from jetjobs._core.models import NOTHING, JobAddress, RunKey, TriggerInfo
 from jetjobs._core.run_ids import run_id_for_event
 from jetjobs._core.triggers import OnEvent
 from jetjobs.errors import PayloadInvalidError

@@ -15,18 +15,10 @@ from typing import Any, Final, Literal, cast
 from urllib.parse import quote, unquote
 
 from jetjobs._core import names
+from jetjobs._core.bodies import Body, ClaimCheck
 from jetjobs._core.leaves import read_datetime, write_datetime
-from jetjobs._core.models import (
-    BadTrigger,
-    Body,
-    ClaimCheck,
-    Message,
-    Outgoing,
-    RunKey,
-    RunRecord,
-    Trigger,
-    TriggerInfo,
-)
+from jetjobs._core.messages import BadTrigger, Message, Outgoing, Trigger
+from jetjobs._core.models import RunKey, RunRecord, TriggerInfo
 from jetjobs._core.readers import TRIGGER_KINDS
 
 TURN: Final = "Jetjobs-Turn"

@@ -12,7 +12,8 @@ from datetime import datetime, timedelta
 from typing import Final, Literal
 
 from jetjobs._core.headers import delayed_message
-from jetjobs._core.models import Outgoing, RunRecord, RunStatus, Trigger
+from jetjobs._core.messages import Outgoing, Trigger
+from jetjobs._core.models import RunRecord, RunStatus
 
 Verdict = Literal["park", "leave", "fail"]
 

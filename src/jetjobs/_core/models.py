@@ -1,4 +1,4 @@
-"""The values the rest of jetjobs talks about: frozen, compared by value, free of I/O.
+"""Runs and their records, as values the rest of jetjobs talks about: frozen, compared by value, free of I/O.
 
 Instants are aware UTC `datetime`s and end in `_at` or `_for`; spans are `timedelta`. Nothing here decides
 anything: decisions live in `lifecycle`, `retry` and `names`, bytes in `wire` and `codec`.
@@ -7,12 +7,12 @@ anything: decisions live in `lifecycle`, `retry` and `names`, bytes in `wire` an
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from dataclasses import dataclass
+from datetime import datetime
 from enum import StrEnum
 from typing import Any, Final, Literal, NamedTuple, Never, Self
 
-from jetjobs._core import codec
+from jetjobs._core.bodies import Body
 
 
 class _Nothing(Mapping[str, Any]):
@@ -37,8 +37,6 @@ class _Nothing(Mapping[str, Any]):
 
 
 NOTHING: Mapping[str, Any] = _Nothing()
-# Bodies up to this size travel in the message and the record; larger ones as a claim check.
-INLINE_LIMIT = 16 * 1024
 
 TriggerKind = Literal["manual", "cron", "every", "event", "delayed", "backfill", "run_now", "retry", "child"]
 
@@ -119,34 +117,6 @@ class RunKey(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.module}.{self.job}/{self.run_id}"
-
-
-@dataclass(frozen=True, slots=True)
-class ClaimCheck:
-    """Where a large body lies in the payload stream: `chunks` messages under `subject.<n>`, n from 0."""
-
-    subject: str
-    chunks: int
-    size: int
-    sha256: str
-
-
-@dataclass(frozen=True, slots=True)
-class Body:
-    """An encoded payload or result: inline bytes, or the claim check that stands for them."""
-
-    data: bytes = b""
-    encoding: Literal["msgpack", "json"] = "msgpack"
-    claim: ClaimCheck | None = None
-
-    @property
-    def value(self) -> Any:
-        """The decoded value; a `ClaimCheck` where the bytes were not fetched.
-
-        Raises:
-            PayloadInvalidError: the bytes are neither what `encoding` says nor nothing.
-        """
-        return self.claim if self.claim is not None else codec.decode(self.data, self.encoding)
 
 
 @dataclass(frozen=True, slots=True)
@@ -368,142 +338,3 @@ class RunRecord:
     def ok(self) -> bool:
         """True for SUCCEEDED and SKIPPED: nothing needs anybody's attention."""
         return self.status in {RunStatus.SUCCEEDED, RunStatus.SKIPPED}
-
-
-@dataclass(frozen=True, slots=True)
-class Message:
-    """A message as the jobs stream holds it. `num_delivered` is 0 when it was read, not delivered."""
-
-    subject: str
-    headers: Mapping[str, str]
-    data: bytes
-    sequence: int
-    stored_at: datetime
-    num_delivered: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Outgoing:
-    """A message to store."""
-
-    subject: str
-    headers: Mapping[str, str] = NOTHING
-    data: bytes = b""
-
-
-@dataclass(frozen=True)
-class Trigger:
-    """A trigger message understood: which run, by what, until when.
-
-    `subject_kind` tells a run's own subject from a schedule's shared tick subject. `expires_in` counts from
-    `stored_at`. Without slots, for the reason that `RunRecord` has none.
-    """
-
-    key: RunKey
-    body: Body | None
-    sequence: int
-    stored_at: datetime
-    num_delivered: int
-    turn: int = 1
-    subject_kind: Literal["run", "tick"] = "run"
-    info: TriggerInfo = BY_HAND
-    idempotency_key: str | None = None
-    scheduled_for: datetime | None = None
-    start_deadline: datetime | None = None
-    expires_in: timedelta | None = None
-    expires_at: datetime | None = None
-    payload_schema: str | None = None
-    traceparent: str | None = None
-
-    @classmethod
-    def of(cls, **fields: Any) -> Self:
-        """A trigger with these fields, unchecked: the five without a default must be among them."""
-        made = object.__new__(cls)
-        _set(made, "__dict__", fields)
-        return made
-
-
-@dataclass(frozen=True, slots=True)
-class BadTrigger:
-    """A message on a trigger subject that can't be understood.
-
-    `key` is there when the subject named a run, so that a FAILED record can tell about it.
-    """
-
-    reason: str
-    key: RunKey | None
-    sequence: int
-    stored_at: datetime
-    num_delivered: int
-
-
-@dataclass(frozen=True, slots=True)
-class JobDescriptor:
-    """What hosts publish about a job, so that others can find, list and call it.
-
-    Attributes:
-        module, job: Its names.
-        description: What it says about itself.
-        max_concurrency, max_attempts, timeout: As declared; see `JobPolicy`.
-        payload_schema: JSON schema of the payload's type, where it has one.
-        payload_schema_digest: Tells two schemas apart.
-        takes_payload: Whether its handler has a second parameter.
-        triggers: The triggers declared in code, as plain data.
-        retention: How long its finished runs are kept, where the job says so.
-        redact: Paths that no display shows.
-        now_called: The job's present name, where this is an old one that is still served.
-        version: Release of the host that described it last.
-        host_id: That host.
-        updated_at: When it did.
-        digest: Tells two declarations apart.
-        extra: Fields of newer versions.
-    """
-
-    module: str
-    job: str
-    description: str = ""
-    max_concurrency: int = 1
-    max_attempts: int = 1
-    timeout: timedelta | None = None
-    payload_schema: Mapping[str, Any] | None = None
-    payload_schema_digest: str | None = None
-    takes_payload: bool = True
-    triggers: tuple[Mapping[str, Any], ...] = ()
-    retention: Mapping[str, Any] | None = None
-    redact: tuple[str, ...] = ()
-    now_called: str | None = None
-    version: str | None = None
-    host_id: str | None = None
-    updated_at: datetime | None = None
-    digest: str = ""
-    extra: Mapping[str, Any] = NOTHING
-
-    @property
-    def address(self) -> JobAddress:
-        """The job described."""
-        return JobAddress(self.module, self.job)
-
-
-@dataclass(frozen=True, slots=True)
-class HostPresence:
-    """What a live host says about itself; gone 35 s after it stopped saying so.
-
-    Attributes:
-        started_at, seen_at: When it started, and when it last said so.
-        version: Release of its code, as `JobHost(version=…)` said.
-        jobs: Names of the jobs it runs, as `module.job`.
-        running: How many runs it held just then.
-        descriptors: By job, the digest of how this host declares it.
-        draining: It closes, and takes nothing new.
-    """
-
-    host_id: str
-    hostname: str
-    pid: int
-    started_at: datetime
-    seen_at: datetime
-    version: str | None = None
-    jobs: tuple[str, ...] = ()
-    running: int = 0
-    descriptors: Mapping[str, str] = field(default_factory=dict[str, str])
-    draining: bool = False

@@ -10,23 +10,11 @@ from dataclasses import MISSING, fields
 from datetime import datetime, timedelta
 from typing import Any, Final, cast
 
+from jetjobs._core.bodies import Body, ClaimCheck
 from jetjobs._core.controls import JobControl, check_limit
+from jetjobs._core.descriptors import HostPresence, JobDescriptor
 from jetjobs._core.leaves import read_datetime
-from jetjobs._core.models import (
-    NOTHING,
-    Attempt,
-    Body,
-    ClaimCheck,
-    HostPresence,
-    JobDescriptor,
-    LogLine,
-    Owner,
-    Progress,
-    RunError,
-    RunRecord,
-    RunStatus,
-    TriggerInfo,
-)
+from jetjobs._core.models import NOTHING, Attempt, LogLine, Owner, Progress, RunError, RunRecord, RunStatus, TriggerInfo
 from jetjobs._core.schedule_record import Counters, ScheduleRecord, ScheduleState, Stretch
 from jetjobs._core.shapes import pack
 

@@ -18,7 +18,8 @@ from enum import Enum, auto
 from heapq import heappush, heappushpop
 from typing import Any, Final, NamedTuple
 
-from jetjobs._core.models import JobAddress, JobDescriptor, RunError, RunKey, RunRecord, RunStatus, TriggerInfo
+from jetjobs._core.descriptors import JobDescriptor
+from jetjobs._core.models import JobAddress, RunError, RunKey, RunRecord, RunStatus, TriggerInfo
 from jetjobs._core.policy import JobRetention
 from jetjobs._core.run_ids import is_fresh
 from jetjobs.errors import ConfigError

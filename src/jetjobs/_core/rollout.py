@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from jetjobs._core.models import JobDescriptor
+from jetjobs._core.descriptors import JobDescriptor
 from jetjobs._core.versions import not_older
 
 

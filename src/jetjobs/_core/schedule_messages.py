@@ -28,7 +28,7 @@ from jetjobs._core.headers import (
     write_info,
 )
 from jetjobs._core.intervals import IntervalTimetable, Timetable
-from jetjobs._core.models import Message, Outgoing, Trigger
+from jetjobs._core.messages import Message, Outgoing, Trigger
 from jetjobs._core.occurrences import Tick
 from jetjobs._core.schedule_record import ScheduleRecord
 from jetjobs._core.starting import Start, run_key

@@ -12,7 +12,8 @@ from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import Any, Final, Literal
 
-from jetjobs._core.models import NOTHING, Body, JobAddress, TriggerInfo
+from jetjobs._core.bodies import Body
+from jetjobs._core.models import NOTHING, JobAddress, TriggerInfo
 from jetjobs._core.run_ids import run_id_for_tick
 from jetjobs._core.triggers import Coalesce, Overlap
 

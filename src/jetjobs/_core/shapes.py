@@ -16,21 +16,11 @@ from typing import Any, Final, cast
 
 import msgpack
 
+from jetjobs._core.bodies import Body, ClaimCheck
 from jetjobs._core.controls import JobControl
+from jetjobs._core.descriptors import HostPresence, JobDescriptor
 from jetjobs._core.leaves import write_datetime
-from jetjobs._core.models import (
-    Attempt,
-    Body,
-    ClaimCheck,
-    HostPresence,
-    JobDescriptor,
-    LogLine,
-    Owner,
-    Progress,
-    RunError,
-    RunRecord,
-    TriggerInfo,
-)
+from jetjobs._core.models import Attempt, LogLine, Owner, Progress, RunError, RunRecord, TriggerInfo
 from jetjobs._core.schedule_record import Counters, ScheduleRecord, Stretch
 from jetjobs.errors import PayloadError
 

@@ -14,7 +14,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Literal, get_args
 
 from jetjobs._core.durations import DurationLike, InstantLike, duration, instant, optional_duration
-from jetjobs._core.models import JobAddress, RunRecord, RunStatus, Trigger, TriggerInfo
+from jetjobs._core.messages import Trigger
+from jetjobs._core.models import JobAddress, RunRecord, RunStatus, TriggerInfo
 from jetjobs._core.retry import later
 from jetjobs._core.run_ids import check_key
 from jetjobs.errors import ConfigError

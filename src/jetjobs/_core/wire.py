@@ -18,7 +18,8 @@ from typing import Any, Final, cast
 import msgpack
 
 from jetjobs._core.controls import JobControl
-from jetjobs._core.models import NOTHING, HostPresence, JobDescriptor, LogLine, RunError, RunRecord, TriggerInfo
+from jetjobs._core.descriptors import HostPresence, JobDescriptor
+from jetjobs._core.models import NOTHING, LogLine, RunError, RunRecord, TriggerInfo
 from jetjobs._core.readers import Reader, read_control, read_descriptor, read_presence, read_record, read_schedule
 from jetjobs._core.schedule_record import ScheduleRecord
 from jetjobs._core.shapes import (

@@ -23,8 +23,9 @@ import structlog
 
 from jetjobs._clock import SystemClock
 from jetjobs._core import codec
+from jetjobs._core.bodies import Body
 from jetjobs._core.completion import Ending, Raised
-from jetjobs._core.models import Body, LogLine, Progress
+from jetjobs._core.models import LogLine, Progress
 from jetjobs._core.wire import unpack_record
 from jetjobs._engine.execution import Verdict, describe
 from jetjobs._engine.forks import leave_if_forked, lineage

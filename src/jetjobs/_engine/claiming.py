@@ -16,7 +16,8 @@ from jetjobs._core.models import RunStatus
 from jetjobs.errors import AnswerUnknown, BrokerError, PayloadInvalidError, WrongRevision
 
 if TYPE_CHECKING:
-    from jetjobs._core.models import RunRecord, Trigger
+    from jetjobs._core.messages import Trigger
+    from jetjobs._core.models import RunRecord
     from jetjobs._engine.engine import Engine
     from jetjobs._engine.held import HeldRun
     from jetjobs._engine.schedules import Schedules

@@ -17,7 +17,8 @@ from jetjobs._engine.tasks import in_batches
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from jetjobs._core.models import JobAddress, JobDescriptor
+    from jetjobs._core.descriptors import JobDescriptor
+    from jetjobs._core.models import JobAddress
     from jetjobs._engine.engine import Engine
 
 log = structlog.get_logger("jetjobs.engine")

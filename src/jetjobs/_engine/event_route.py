@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING
 
 import structlog
 
+from jetjobs._core.bodies import INLINE_LIMIT, Body
 from jetjobs._core.events import Event, Filtered, Unreadable, Wanted, event_trigger, judge_event, stream_event
-from jetjobs._core.models import INLINE_LIMIT, Body, RunKey
+from jetjobs._core.models import RunKey
 from jetjobs._core.run_ids import fresh_run_id
 from jetjobs._engine.tasks import Tasks
 from jetjobs.errors import (

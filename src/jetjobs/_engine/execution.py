@@ -11,6 +11,7 @@ import traceback
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from jetjobs._core import codec
+from jetjobs._core.bodies import Body
 from jetjobs._core.completion import (
     Cancelled,
     Ending,
@@ -22,7 +23,7 @@ from jetjobs._core.completion import (
     TimedOut,
 )
 from jetjobs._core.durations import duration
-from jetjobs._core.models import Body, RunError
+from jetjobs._core.models import RunError
 from jetjobs._core.texts import reason as short
 from jetjobs._core.texts import run_error
 from jetjobs._engine.forks import leave_if_forked, lineage

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, assert_never
 
 from jetjobs import errors
 from jetjobs._core import codec
+from jetjobs._core.bodies import Body
 from jetjobs._core.completion import (
     Cancelled,
     Ending,
@@ -22,7 +23,7 @@ from jetjobs._core.completion import (
     Snoozed,
     TimedOut,
 )
-from jetjobs._core.models import Body, RunError, RunRecord
+from jetjobs._core.models import RunError, RunRecord
 from jetjobs._core.wire import pack_record, unpack_record
 from jetjobs._engine.execution import shown
 from jetjobs._engine.isolation import Target

@@ -12,7 +12,9 @@ if TYPE_CHECKING:
     import asyncio
     from collections.abc import Iterator
 
-    from jetjobs._core.models import Body, LogLine, RunKey, RunRecord, Trigger
+    from jetjobs._core.bodies import Body
+    from jetjobs._core.messages import Trigger
+    from jetjobs._core.models import LogLine, RunKey, RunRecord
     from jetjobs._engine.execution import Execution
     from jetjobs._ports import Delivery
     from jetjobs.context import Journal

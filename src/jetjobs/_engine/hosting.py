@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from jetjobs._clock import Clock, Timer
-    from jetjobs._core.models import JobDescriptor
+    from jetjobs._core.descriptors import JobDescriptor
     from jetjobs._engine.asking import Asking
     from jetjobs._engine.health import State
     from jetjobs._ports import Backend

@@ -17,7 +17,8 @@ from jetjobs.errors import WrongRevision
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from jetjobs._core.models import RunKey, Trigger
+    from jetjobs._core.messages import Trigger
+    from jetjobs._core.models import RunKey
     from jetjobs._engine.engine import Engine
     from jetjobs._ports import Delivery
     from jetjobs.errors import PayloadInvalidError

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from jetjobs._core import codec
-from jetjobs._core.models import Body
+from jetjobs._core.bodies import Body
 from jetjobs._engine.execution import shown
 from jetjobs._engine.isolation import is_isolated
 from jetjobs.errors import PayloadInvalidError

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from jetjobs._core.models import HostPresence
+from jetjobs._core.descriptors import HostPresence
 from jetjobs._engine.tasks import in_batches
 from jetjobs.errors import BrokerError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from jetjobs._core.models import JobDescriptor
+    from jetjobs._core.descriptors import JobDescriptor
     from jetjobs._engine.engine import Engine
 
 log = structlog.get_logger("jetjobs.engine")

@@ -21,8 +21,9 @@ from typing import TYPE_CHECKING, Any
 import structlog
 
 from jetjobs._core import codec
+from jetjobs._core.bodies import Body
 from jetjobs._core.completion import Ending, Raised, Returned
-from jetjobs._core.models import Body, LogLine, Progress
+from jetjobs._core.models import LogLine, Progress
 from jetjobs._core.wire import pack_record
 from jetjobs._engine.child_endings import died, error_of, how, is_death
 from jetjobs._engine.execution import describe
@@ -36,7 +37,8 @@ if TYPE_CHECKING:
     from collections.abc import Coroutine
 
     from jetjobs._clock import Timer
-    from jetjobs._core.models import ClaimCheck, RunRecord
+    from jetjobs._core.bodies import ClaimCheck
+    from jetjobs._core.models import RunRecord
     from jetjobs._engine.children import Child
     from jetjobs._engine.engine import Engine
     from jetjobs._engine.execution import Verdict

@@ -43,7 +43,8 @@ from jetjobs.errors import BrokerError
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from jetjobs._core.models import HostPresence, JobAddress
+    from jetjobs._core.descriptors import HostPresence
+    from jetjobs._core.models import JobAddress
     from jetjobs._engine.engine import Engine
     from jetjobs._ports import StoredSchedule
     from jetjobs.job import Job

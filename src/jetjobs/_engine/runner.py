@@ -30,8 +30,9 @@ from jetjobs._core import headers
 from jetjobs._core.completion import Ending, Raised
 from jetjobs._core.delivery import expiry_of
 from jetjobs._core.lifecycle import Event, begin
+from jetjobs._core.messages import BadTrigger
 from jetjobs._core.misfits import verdict_on
-from jetjobs._core.models import BadTrigger, RunKey, RunRecord, RunStatus
+from jetjobs._core.models import RunKey, RunRecord, RunStatus
 from jetjobs._core.run_ids import is_fresh
 from jetjobs._core.texts import run_error
 from jetjobs._engine.claiming import Claiming, Undecided
@@ -51,7 +52,7 @@ from jetjobs.context import JobContext, Journal
 from jetjobs.errors import BrokerError, PayloadInvalidError, WrongRevision
 
 if TYPE_CHECKING:
-    from jetjobs._core.models import Trigger
+    from jetjobs._core.messages import Trigger
     from jetjobs._engine.engine import Engine
     from jetjobs._engine.hosted import HostedJob
     from jetjobs._ports import Consumption, Delivery, Stored

@@ -48,7 +48,8 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
     from datetime import datetime
 
-    from jetjobs._core.models import Outgoing, RunKey, RunRecord
+    from jetjobs._core.messages import Outgoing
+    from jetjobs._core.models import RunKey, RunRecord
     from jetjobs._core.occurrences import Tick
     from jetjobs._core.schedule_record import ScheduleRecord, Stretch
     from jetjobs._core.starting import Start

@@ -13,8 +13,10 @@ from typing import TYPE_CHECKING
 import structlog
 
 from jetjobs._core import headers, names
+from jetjobs._core.bodies import INLINE_LIMIT, Body
 from jetjobs._core.completion import CompletionRules, Ending, Raised, Returned, settle
-from jetjobs._core.models import INLINE_LIMIT, Body, RunStatus, Trigger
+from jetjobs._core.messages import Trigger
+from jetjobs._core.models import RunStatus
 from jetjobs._core.retention import record_ttl
 from jetjobs._core.texts import run_error
 from jetjobs.errors import AnswerUnknown, BrokerError, PayloadTooLargeError, WrongRevision

@@ -21,7 +21,7 @@ from jetjobs._engine.schedules import UNREADABLE
 from jetjobs.errors import BrokerError
 
 if TYPE_CHECKING:
-    from jetjobs._core.models import Trigger
+    from jetjobs._core.messages import Trigger
     from jetjobs._core.schedule_record import ScheduleRecord
     from jetjobs._engine.engine import Engine
     from jetjobs._engine.schedules import Schedules

@@ -17,7 +17,8 @@ from jetjobs._clock import Clock, SystemClock
 from jetjobs._core import names
 from jetjobs._core.controls import Standing
 from jetjobs._core.gateway_calls import is_inbox
-from jetjobs._core.models import NOTHING, JobAddress, Message, Outgoing, RunKey, RunRecord
+from jetjobs._core.messages import Message, Outgoing
+from jetjobs._core.models import NOTHING, JobAddress, RunKey, RunRecord
 from jetjobs._nats.calls import NatsCalls
 from jetjobs._nats.contents import runs_in_stream
 from jetjobs._nats.delivery import ACK_PREFIX, consumer_at

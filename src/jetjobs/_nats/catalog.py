@@ -11,7 +11,8 @@ import structlog
 
 from jetjobs._core import names, wire
 from jetjobs._core.controls import JobControl
-from jetjobs._core.models import HostPresence, JobAddress, JobDescriptor
+from jetjobs._core.descriptors import HostPresence, JobDescriptor
+from jetjobs._core.models import JobAddress
 from jetjobs._core.rollout import may_describe
 from jetjobs._nats.bucket import Bucket
 from jetjobs._nats.link import Link

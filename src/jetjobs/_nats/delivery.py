@@ -7,7 +7,8 @@ from collections import deque
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
-from jetjobs._core.models import NOTHING, Message
+from jetjobs._core.messages import Message
+from jetjobs._core.models import NOTHING
 from jetjobs._nats.connection import Connection
 from jetjobs._nats.inbound import Inbound
 from jetjobs._nats.writer import PipelinedWriter

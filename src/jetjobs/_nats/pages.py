@@ -12,7 +12,7 @@ from contextlib import asynccontextmanager
 from datetime import datetime
 from typing import Final, NamedTuple
 
-from jetjobs._core.models import Message
+from jetjobs._core.messages import Message
 from jetjobs._nats.faults import Refused, no_responders, permission_missing
 from jetjobs._nats.inbound import Inbound
 from jetjobs._nats.link import Link

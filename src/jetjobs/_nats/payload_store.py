@@ -15,7 +15,7 @@ from datetime import datetime
 from typing import Final, Literal, TypeVar
 
 from jetjobs._core import names
-from jetjobs._core.models import ClaimCheck
+from jetjobs._core.bodies import ClaimCheck
 from jetjobs._nats.bucket import EXPECT_NONE
 from jetjobs._nats.contents import holding, subject_pages
 from jetjobs._nats.faults import NotFound

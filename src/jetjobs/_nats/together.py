@@ -13,7 +13,7 @@ from typing import Final
 
 from nats.errors import BadHeaderError
 
-from jetjobs._core.models import Outgoing
+from jetjobs._core.messages import Outgoing
 from jetjobs._nats.faults import from_api_error, translate
 from jetjobs._nats.link import Link
 from jetjobs._nats.tuned import header_block

@@ -12,7 +12,8 @@ from datetime import timedelta
 from typing import Literal
 
 from jetjobs._core.controls import JobInfo
-from jetjobs._core.models import HostPresence, JobAddress
+from jetjobs._core.descriptors import HostPresence
+from jetjobs._core.models import JobAddress
 from jetjobs.cli.failures import ExitCode, exit_code, message_of
 from jetjobs.cli.options import (
     Parser,

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from jetjobs._core import codec
-from jetjobs._core.models import Body, RunRecord
+from jetjobs._core.bodies import Body
+from jetjobs._core.models import RunRecord
 from jetjobs._core.redaction import HIDDEN, redact
 from jetjobs.client import JobClient
 from jetjobs.errors import PayloadError, UnknownJobError

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
-from jetjobs._core.models import HostPresence
+from jetjobs._core.descriptors import HostPresence
 from jetjobs._ports import DrainAnswer
 from jetjobs.cli.failures import ExitCode, Mistake, exit_code, message_of
 from jetjobs.cli.options import Parser, add_connection, add_json, open_client, print_json, project_of, say_where

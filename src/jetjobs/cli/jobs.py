@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from jetjobs._core.controls import JobInfo
-from jetjobs._core.models import HostPresence
+from jetjobs._core.descriptors import HostPresence
 from jetjobs.cli.failures import ExitCode
 from jetjobs.cli.options import Parser, add_connection, add_json, open_client, print_json, project_of
 from jetjobs.cli.orders import add_job, orders_text

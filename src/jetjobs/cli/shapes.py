@@ -13,8 +13,10 @@ from collections.abc import Mapping
 from datetime import UTC, date, datetime, timedelta
 from typing import Any, cast
 
+from jetjobs._core.bodies import Body, ClaimCheck
 from jetjobs._core.controls import JobControl, JobInfo
-from jetjobs._core.models import Attempt, Body, ClaimCheck, HostPresence, RunError, RunRecord
+from jetjobs._core.descriptors import HostPresence
+from jetjobs._core.models import Attempt, RunError, RunRecord
 from jetjobs.errors import PayloadError
 
 _INSTANTS = (

@@ -6,7 +6,8 @@ from typing import Any, TypeVar
 
 from jetjobs._clock import SystemClock
 from jetjobs._core import codec
-from jetjobs._core.models import BY_HAND, Body, JobAddress, LogLine, Progress, RunRecord, RunStatus, TriggerInfo
+from jetjobs._core.bodies import Body
+from jetjobs._core.models import BY_HAND, JobAddress, LogLine, Progress, RunRecord, RunStatus, TriggerInfo
 from jetjobs.context import CancelReason, JobContext, Journal
 from jetjobs.job import Job
 from jetjobs.testing.children import RecordedChild, RecordingChildren

@@ -8,7 +8,8 @@ from contextlib import asynccontextmanager
 from datetime import datetime, timedelta
 
 from jetjobs._core import names
-from jetjobs._core.models import JobAddress, Message, Outgoing, RunKey, RunRecord
+from jetjobs._core.messages import Message, Outgoing
+from jetjobs._core.models import JobAddress, RunKey, RunRecord
 from jetjobs._ports import DrainAnswer, OnCall, OnDelivery
 from jetjobs.errors import AnswerUnknown, BrokerError, BrokerUnavailable
 from jetjobs.testing.memory_calls import MemoryCallService

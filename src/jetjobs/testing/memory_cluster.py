@@ -13,7 +13,8 @@ from typing import TypeVar
 
 from jetjobs._clock import Timer
 from jetjobs._core import names
-from jetjobs._core.models import HostPresence, JobAddress, JobDescriptor, RunKey
+from jetjobs._core.descriptors import HostPresence, JobDescriptor
+from jetjobs._core.models import JobAddress, RunKey
 from jetjobs._ports import DrainAnswer
 from jetjobs.errors import AnswerUnknown, BrokerError, BrokerUnavailable
 from jetjobs.testing.clock import ManualClock

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from jetjobs._clock import Timer
-from jetjobs._core.models import Message
+from jetjobs._core.messages import Message
 from jetjobs.testing.memory_stream import MemoryStream, delivered, subject_matches
 
 

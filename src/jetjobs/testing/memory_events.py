@@ -12,7 +12,8 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from jetjobs._core.events import Event
-from jetjobs._core.models import NOTHING, Outgoing
+from jetjobs._core.messages import Outgoing
+from jetjobs._core.models import NOTHING
 from jetjobs.errors import BrokerError, PermissionMissing
 from jetjobs.testing.memory_consumer import MemoryConsumer
 from jetjobs.testing.memory_stream import MemoryStream, subject_matches

@@ -8,9 +8,11 @@ from datetime import UTC, datetime, timedelta
 from typing import Literal
 
 from jetjobs._core import names, wire
+from jetjobs._core.bodies import ClaimCheck
 from jetjobs._core.controls import JobControl
+from jetjobs._core.descriptors import HostPresence, JobDescriptor
 from jetjobs._core.glance import Wanted, glance
-from jetjobs._core.models import ClaimCheck, HostPresence, JobAddress, JobDescriptor, RunKey, RunRecord
+from jetjobs._core.models import JobAddress, RunKey, RunRecord
 from jetjobs._core.rollout import may_describe
 from jetjobs._ports import Holding, Slice, Stored, StoredControl
 from jetjobs.errors import PayloadInvalidError, PayloadTooLargeError, WrongRevision

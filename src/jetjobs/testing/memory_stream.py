@@ -11,7 +11,7 @@ from dataclasses import replace
 from datetime import datetime
 
 from jetjobs._clock import Timer
-from jetjobs._core.models import Message, Outgoing
+from jetjobs._core.messages import Message, Outgoing
 from jetjobs.errors import BrokerError, WrongRevision
 from jetjobs.testing.memory_rhythm import first_due, next_due
 

@@ -12,7 +12,8 @@ import pytest
 from jetjobs import Cron, Every, JobHost, Module
 from jetjobs._core import names
 from jetjobs._core.intervals import anchor_of
-from jetjobs._core.models import Outgoing, RunStatus
+from jetjobs._core.messages import Outgoing
+from jetjobs._core.models import RunStatus
 from jetjobs._core.schedule_record import ScheduleState
 from jetjobs._core.triggers import schedule_id
 from jetjobs._engine.schedules import Schedules
