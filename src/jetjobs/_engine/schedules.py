@@ -18,6 +18,7 @@ to do. A record that was written meanwhile is seen, and the whole begins again.
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final, Literal
 from zoneinfo import ZoneInfoNotFoundError
 
@@ -54,6 +55,7 @@ if TYPE_CHECKING:
     from jetjobs._core.schedule_record import ScheduleRecord, Stretch
     from jetjobs._core.starting import Start
     from jetjobs._engine.engine import Engine
+    from jetjobs._ports import Stored
 
 log = structlog.get_logger("jetjobs.engine")
 
@@ -110,7 +112,7 @@ class Schedules:
     async def write(self, stored: StoredSchedule | None, decision: Decision) -> StoredSchedule | None:
         """Write a decision about the schedule read; `None` when it must be read and decided again."""
         engine, schedule = self._engine, decision.schedule
-        await self._record_all(decision, counted=False)
+        shorter = await self._record_all(decision, counted=False)
         if stored is not None and schedule == stored.schedule:
             return stored
         ttl = TOMBSTONE_FOR if schedule.state is ScheduleState.DELETED else None
@@ -119,17 +121,33 @@ class Schedules:
                 revision = await engine.backend.schedules.create(schedule)
             else:
                 revision = await engine.backend.schedules.update(schedule, stored.revision, ttl=ttl)
-        except _AGAIN:
+        except WrongRevision:
+            await self._put_back(shorter)
+            return None
+        except AnswerUnknown:
             return None
         await self._record_all(decision, counted=True)
         return StoredSchedule(schedule, revision)
 
-    async def _record_all(self, decision: Decision, *, counted: bool) -> None:
-        """Records of the stretches, before the decision counts, and as it counted them after it does."""
-        for stretch in decision.missed:
-            await self._record(decision.schedule, RunStatus.MISSED, stretch, counted=counted)
-        for stretch in decision.skipped:
-            await self._record(decision.schedule, RunStatus.SKIPPED, stretch, counted=counted)
+    async def _record_all(self, decision: Decision, *, counted: bool) -> list[Stored]:
+        """Records of the stretches, before the decision counts, and as it counted them after it does.
+
+        Returns those that others had written and that were overwritten, each with the revision it has now.
+        """
+        schedule = decision.schedule
+        written = [await self._record(schedule, RunStatus.MISSED, each, counted=counted) for each in decision.missed]
+        written += [await self._record(schedule, RunStatus.SKIPPED, each, counted=counted) for each in decision.skipped]
+        return [each for each in written if each is not None]
+
+    async def _put_back(self, overwritten: list[Stored]) -> None:
+        """What others had written, once it is clear that the decision of one of them counts and this one doesn't.
+
+        Whoever decided may have looked at its record before this one overwrote it, and would not look again.
+        """
+        for each in overwritten:
+            ttl = record_ttl(each.record, self._engine.settings.retention)
+            with suppress(*_AGAIN):  # it has been written again since: by one who knew
+                await self._engine.backend.runs.update(each.record, each.revision, ttl=ttl)
 
     async def _record(
         self,
@@ -138,7 +156,7 @@ class Schedules:
         stretch: Stretch,
         *,
         counted: bool,
-    ) -> None:
+    ) -> Stored | None:
         """One record for a stretch. Before a decision counts, the longer one stays: it may be the one that will."""
         engine = self._engine
         record = stretch_record(schedule, status, stretch, engine.backend.broker.now())
@@ -147,16 +165,15 @@ class Schedules:
             found = await engine.backend.runs.get(record.run_key)
             known = _count(found.record) if found is not None else 0
             if known == stretch.count or (known > stretch.count and not counted):
-                return
+                return None
             try:
                 if found is None:
                     await engine.backend.runs.create(record, ttl=ttl)
                     _tell(status, schedule, stretch)
-                else:
-                    await engine.backend.runs.update(record, found.revision, ttl=ttl)
+                    return None
+                return found._replace(revision=await engine.backend.runs.update(record, found.revision, ttl=ttl))
             except _AGAIN:
                 continue
-            return
 
     # ------------------------------------------------------------------------------------------- triggers
 

@@ -14,6 +14,7 @@ from jetjobs._core import names
 from jetjobs._core.intervals import anchor_of
 from jetjobs._core.messages import Outgoing
 from jetjobs._core.models import RunStatus
+from jetjobs._core.occurrences import decide
 from jetjobs._core.schedule_record import ScheduleState
 from jetjobs._core.triggers import schedule_id
 from jetjobs._engine.schedules import Schedules
@@ -189,6 +190,26 @@ async def test_of_those_who_decide_together_one_does(scene: Scene):
     await scene.clock.advance(3 * 3600 + 30)
     await scene.pass_by(30)
     assert found.open[0].timestamp() in scene.due
+
+
+async def test_who_decides_too_late_leaves_the_record_of_what_was_counted(scene: Scene):
+    """Its stretch is longer, and it writes that before it can know that another decision counts."""
+    await scene.host(Every("1h", misfire_grace="1m"))
+    hosting = scene.hosts[0]._hosting
+    assert hosting is not None
+    schedules = Schedules(hosting.engine)
+    read = await scene.ports.schedules.get(schedule_id(JOB, "every"))
+    assert read is not None
+    assert read.schedule.next_run_at is not None
+    first, later = (
+        decide(read.schedule, read.schedule.next_run_at + timedelta(hours=hours, minutes=2)) for hours in (1, 2)
+    )
+    assert await scene.driven(schedules.write(read, first)) is not None
+    assert await scene.driven(schedules.write(read, later)) is None
+    (missed,) = [stored.record async for stored in scene.ports.runs.scan(JOB)]
+    assert missed.status is RunStatus.MISSED
+    assert missed.extra["occurrences"] == (await scene.record()).counters.missed == 2
+    assert missed.extra["last_occurrence"] == first.missed[0].last
 
 
 async def test_a_trigger_is_stored_once_whoever_stores_it(scene: Scene):
