@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
 from itertools import pairwise
 from typing import Any
 
@@ -139,48 +138,3 @@ async def test_expiry_and_start_deadline(rig: Rig) -> None:
     assert record.error is not None
     assert record.error.message.startswith("trigger expired before it could be retried; ValueError")
     assert 2 <= len(rig.journal.starts(run_id)) == record.starts <= 3
-
-
-async def test_cancel_in_every_state(rig: Rig) -> None:
-    await rig.host()
-    client = await rig.client()
-    running = await rig.trigger("gate", 30)
-    queued = await rig.trigger("gate", 30)
-    start = await rig.journal.started(running)
-    assert (await client.run("basic", "gate", queued).cancel()).outcome.name == "CANCELLED"
-    assert (await client.run("basic", "gate", running).cancel()).outcome.name == "ASKED"
-    end = await rig.journal.ended(running, within=3)
-    assert (end.reason, end.at - start.at < 4) == ("cancel", True)
-    for run_id in (running, queued):
-        assert (await rig.ended("gate", run_id)).status is RunStatus.CANCELLED
-    after, _ = await run(rig, "gate", 0)
-    assert after.status is RunStatus.SUCCEEDED
-    assert not rig.journal.starts(queued)
-    assert (await client.run("basic", "gate", after.run_id).cancel()).outcome.name not in {"CANCELLED", "ASKED"}
-    assert (await rig.record("gate", after.run_id)).status is RunStatus.SUCCEEDED
-
-
-async def test_cancel_of_a_thread_and_of_a_waiting_run(rig: Rig) -> None:
-    await rig.host()
-    client = await rig.client()
-    run_id = await rig.trigger("spin3", 30)
-    await rig.journal.started(run_id)
-    await client.run("basic", "spin3", run_id).cancel()
-    end = await rig.journal.ended(run_id, within=3)
-    assert (end.how, end.reason) == ("JobInterrupted", "cancel")
-    assert (await rig.ended("spin3", run_id)).status is RunStatus.CANCELLED
-    waiting = await rig.trigger("one_at_a_time", "retry in a minute")
-
-    async def waits() -> bool:
-        return (await rig.record("one_at_a_time", waiting)).status is RunStatus.RETRYING
-
-    await eventually(waits)
-    await client.run("basic", "one_at_a_time", waiting).cancel()
-    assert (await rig.ended("one_at_a_time", waiting, 2)).status is RunStatus.CANCELLED
-    later = await rig.trigger("gate", 0, delay=timedelta(seconds=1))
-    await client.run("basic", "gate", later).cancel()
-    assert (await rig.ended("gate", later, 2)).status is RunStatus.CANCELLED
-    after, _ = await run(rig, "gate", 0, delay=timedelta(seconds=1.3))
-    assert after.status is RunStatus.SUCCEEDED
-    assert not rig.journal.starts(later)
-    assert len(rig.journal.starts(waiting)) == 1

@@ -1,4 +1,4 @@
-"""SIGTERM: what runs may finish, what waits runs elsewhere, and what is interrupted costs no attempt."""
+"""B98, B100, B102: what runs may finish, what waits runs elsewhere, and what is interrupted costs no attempt."""
 
 from __future__ import annotations
 
@@ -11,8 +11,10 @@ from jetjobs._core.models import RunStatus
 from tests.faults.rig import ACK_WAIT, Rig
 from tests.support.servers import RealServer
 
+pytestmark = pytest.mark.faults
 
-async def test_a_draining_host_finishes_its_run_and_starts_no_other(rig: Rig) -> None:
+
+async def test_b98_a_draining_host_finishes_its_run_and_starts_no_other(rig: Rig) -> None:
     first = await rig.host(DRAIN="20s")
     running = await rig.trigger("slow_and_queued", 2.0)
     await rig.journal.started(running)
@@ -35,7 +37,7 @@ async def test_a_draining_host_finishes_its_run_and_starts_no_other(rig: Rig) ->
     ]
 
 
-async def test_a_draining_run_is_not_taken_for_lost(rig: Rig) -> None:
+async def test_b102_a_draining_run_is_not_taken_for_lost(rig: Rig) -> None:
     """Drain longer than ack wait and lost_after together, with a reaper beside it."""
     first = await rig.host(DRAIN="30s")
     run_id = await rig.trigger("hold", 3 * ACK_WAIT + 2)
@@ -49,7 +51,7 @@ async def test_a_draining_run_is_not_taken_for_lost(rig: Rig) -> None:
     assert len(rig.journal.starts(run_id)) == 1
 
 
-async def test_a_jobs_own_drain_time(rig: Rig) -> None:
+async def test_b98_a_jobs_own_drain_time(rig: Rig) -> None:
     host = await rig.host(DRAIN="200ms")
     patient = await rig.trigger("patient", 2.0)
     other = await rig.trigger("hold", 2.0)
@@ -61,7 +63,7 @@ async def test_a_jobs_own_drain_time(rig: Rig) -> None:
     assert (await rig.ended("hold", other)).status is RunStatus.FAILED
 
 
-async def test_exit_codes_and_the_second_signal(rig: Rig) -> None:
+async def test_b100_exit_codes_and_the_second_signal(rig: Rig) -> None:
     host = await rig.host(DRAIN="30s")
     await rig.journal.started(await rig.trigger("hold", 30))
     host.process.send_signal(signal.SIGINT)
@@ -73,7 +75,7 @@ async def test_exit_codes_and_the_second_signal(rig: Rig) -> None:
     assert await other.exit_code() == 130
 
 
-async def test_a_thread_that_will_not_end_is_left_to_redelivery(rig: Rig) -> None:
+async def test_b98_a_thread_that_will_not_end_is_left_to_redelivery(rig: Rig) -> None:
     """It had its only attempt: the next host finds it lost, and runs nothing twice."""
     host = await rig.host(DRAIN="200ms")
     run_id = await rig.trigger("block_thread", 300)
@@ -87,7 +89,7 @@ async def test_a_thread_that_will_not_end_is_left_to_redelivery(rig: Rig) -> Non
     await rig.retired("block_thread", 3 * ACK_WAIT)
 
 
-async def test_a_host_ends_in_time_although_the_broker_is_away(own_rig: Rig, own_server: RealServer) -> None:
+async def test_b98_a_host_ends_in_time_although_the_broker_is_away(own_rig: Rig, own_server: RealServer) -> None:
     """What it couldn't save starts again when both are back: the broker knows no better."""
     rig = own_rig
     host = await rig.host()
@@ -104,7 +106,7 @@ async def test_a_host_ends_in_time_although_the_broker_is_away(own_rig: Rig, own
 
 
 @pytest.mark.parametrize("job,status", [("leaves_a_thread", "TIMED_OUT"), ("leaves_a_task", "SUCCEEDED")])
-async def test_what_a_handler_left_behind_keeps_no_process_alive(rig: Rig, job: str, status: str) -> None:
+async def test_b98_what_a_handler_left_behind_keeps_no_process_alive(rig: Rig, job: str, status: str) -> None:
     host = await rig.host()
     run_id = await rig.trigger(job)
     assert (await rig.ended(job, run_id)).status == status
