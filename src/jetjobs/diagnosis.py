@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from typing import Any, cast
 
 from jetjobs._clock import SystemClock
-from jetjobs._core import names
+from jetjobs._core import names, payload_subjects
 from jetjobs._core.models import JobAddress, RunKey
 from jetjobs._nats.connection import Connection, connect
 from jetjobs._nats.link import Link
@@ -117,7 +117,7 @@ class _Look:
         return [
             names.stream(self._project),
             *(names.bucket_stream(bucket(self._project)) for bucket in buckets),
-            names.payload_stream(self._project),
+            payload_subjects.payload_stream(self._project),
         ]
 
     async def _stream(self, name: str) -> StreamFacts:

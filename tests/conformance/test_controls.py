@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from jetjobs._core import names
+from jetjobs._core import names, signal_subjects
 from jetjobs._core.controls import JobControl, override, switch
 from jetjobs._core.descriptors import JobDescriptor
 from jetjobs._core.messages import Outgoing
@@ -186,7 +186,7 @@ class TestDrain:
         await backend.broker.ensure_project()
         asked: list[str | None] = []
         client = await nats.connect(nats_url)
-        subject = names.drain_subject(project, "h1")
+        subject = signal_subjects.drain_subject(project, "h1")
 
         def drain(actor: str | None) -> DrainAnswer:
             asked.append(actor)
@@ -204,7 +204,7 @@ class TestDrain:
         async def nonsense(message: Msg) -> None:
             await message.respond(b'{"running":"x"}')
 
-        await client.subscribe(names.drain_subject(project, "h2"), cb=nonsense)
+        await client.subscribe(signal_subjects.drain_subject(project, "h2"), cb=nonsense)
         await client.flush()
         with pytest.raises(AnswerUnknown, match="h2"):
             await backend.broker.ask_drain("h2", "ops")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import fields
 
-from jetjobs._core import headers, names
+from jetjobs._core import headers, names, payload_subjects, signal_subjects
 from jetjobs._core.models import JobAddress, RunKey, RunRecord, RunStatus, TriggerInfo
 from tests.docs.pages import ROOT
 from tests.docs.test_reference import rows
@@ -60,13 +60,13 @@ def test_every_subject_and_key_has_a_row():
         names.schedules_bucket("P"),
         names.jobs_bucket("P"),
         names.hosts_bucket("P"),
-        names.payload_stream("P"),
-        names.payload_subject("P", "R", "in", "SHA256"),
-        names.cancel_subject("P", run),
-        names.control_subject("P", job),
-        names.drain_subject("P", "HOST"),
-        names.host_subject("P", "HOST"),
-        names.ended_subject("P", RunStatus.FAILED, run).replace("FAILED", "STATUS"),
-        names.call_subject("P", job),
+        payload_subjects.payload_stream("P"),
+        payload_subjects.payload_subject("P", "R", "in", "SHA256"),
+        signal_subjects.cancel_subject("P", run),
+        signal_subjects.control_subject("P", job),
+        signal_subjects.drain_subject("P", "HOST"),
+        signal_subjects.host_subject("P", "HOST"),
+        signal_subjects.ended_subject("P", RunStatus.FAILED, run).replace("FAILED", "STATUS"),
+        signal_subjects.call_subject("P", job),
     ]
     assert [name for name in spelled if f"`{name}" not in page] == []

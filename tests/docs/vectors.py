@@ -8,7 +8,7 @@ from decimal import Decimal
 from typing import Any
 from uuid import UUID
 
-from jetjobs._core import codec, headers, names
+from jetjobs._core import codec, headers, names, payload_subjects, signal_subjects
 from jetjobs._core.bodies import Body
 from jetjobs._core.messages import Message, Outgoing, Trigger
 from jetjobs._core.models import RunKey, RunStatus, TriggerInfo
@@ -70,10 +70,10 @@ def _names() -> dict[str, str | list[str]]:
         "record": names.record_subject(PROJECT, RUN),
         "descriptor": names.bucket_subject(names.jobs_bucket(PROJECT), names.job_key(address)),
         "orders": names.bucket_subject(names.jobs_bucket(PROJECT), names.control_key(address)),
-        "call": names.call_subject(PROJECT, address),
-        "cancel": names.cancel_subject(PROJECT, RUN),
-        "ended": names.ended_subject(PROJECT, RunStatus.SUCCEEDED, RUN),
-        "payload": names.payload_subject(PROJECT, RUN.run_id, "in", "0" * 64) + ".0",
+        "call": signal_subjects.call_subject(PROJECT, address),
+        "cancel": signal_subjects.cancel_subject(PROJECT, RUN),
+        "ended": signal_subjects.ended_subject(PROJECT, RunStatus.SUCCEEDED, RUN),
+        "payload": payload_subjects.payload_subject(PROJECT, RUN.run_id, "in", "0" * 64) + ".0",
     }
 
 

@@ -6,7 +6,7 @@ import asyncio
 from typing import Any
 
 from jetjobs import JobContext, JobHost, Module, RunStatus
-from jetjobs._core import names
+from jetjobs._core import signal_subjects
 from jetjobs.client import JobClient
 from jetjobs.config import HostSettings
 from tests.faults.rig import eventually
@@ -24,7 +24,7 @@ async def test_calls_are_answered_again_after_a_restart_of_the_broker(own_server
         return number
 
     nats = {"servers": own_server.url, "reconnect_time_wait": 0.1}
-    subject = names.call_subject(project, send.address)
+    subject = signal_subjects.call_subject(project, send.address)
     host = JobHost(module, project=project, nats=nats, settings=HostSettings(**QUICK))
     async with host, JobClient(nats, project=project) as client:
         async with RawCaller(own_server.port) as caller:

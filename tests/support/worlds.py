@@ -10,7 +10,7 @@ from typing import Protocol, TypeVar
 
 import pytest
 
-from jetjobs._core import names
+from jetjobs._core import names, payload_subjects, signal_subjects
 from jetjobs._core.bodies import ClaimCheck
 from jetjobs._core.models import JobAddress, RunKey
 from jetjobs._ports import Backend, Delivery
@@ -169,7 +169,7 @@ class NatsWorld:
 
         subject = f"{claim.subject}.{number}"
         client = await nats.connect(self.url)
-        await client.jetstream().purge_stream(names.payload_stream(self.project), subject=subject)
+        await client.jetstream().purge_stream(payload_subjects.payload_stream(self.project), subject=subject)
         await client.close()
         if data is not None:
             await self.publish(subject, data)
@@ -180,7 +180,7 @@ class NatsWorld:
 
         client = await nats.connect(self.url)
         try:
-            subject = names.call_subject(self.project, job)
+            subject = signal_subjects.call_subject(self.project, job)
             return (await client.request(subject, data, timeout=10, headers=dict(headers) or None)).data
         except NoRespondersError:
             return None

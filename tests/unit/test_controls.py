@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jetjobs._core import names, wire
+from jetjobs._core import names, signal_subjects, wire
 from jetjobs._core.controls import (
     JobControl,
     check_actor,
@@ -139,14 +139,14 @@ def test_an_actor_is_a_text_of_bounded_length():
 @given(st.text(alphabet="aZ0_-.", min_size=1).filter(lambda name: ".." not in name and name.strip(".") == name))
 def test_the_doorbell_names_its_job(module: str):
     address = JobAddress(module, "send")
-    subject = names.control_subject("shop", address)
-    assert names.parse_control_subject("shop", subject) == address
-    assert names.parse_control_subject("other", subject) is None
-    assert subject.startswith(names.all_controls("shop").removesuffix(">"))
+    subject = signal_subjects.control_subject("shop", address)
+    assert signal_subjects.parse_control_subject("shop", subject) == address
+    assert signal_subjects.parse_control_subject("other", subject) is None
+    assert subject.startswith(signal_subjects.all_controls("shop").removesuffix(">"))
     key = names.control_key(address)
     assert len(key.split(".")) == len(names.CONTROL_KEYS.split(".")) == len(names.job_key(address).split(".")) + 1
 
 
 @pytest.mark.parametrize("end", ["", "a", "a.b.c", "a=.b", "a..b"])
 def test_a_doorbell_that_names_none(end: str):
-    assert names.parse_control_subject("shop", f"jetjobs.shop.control.jobs.{end}") is None
+    assert signal_subjects.parse_control_subject("shop", f"jetjobs.shop.control.jobs.{end}") is None

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jetjobs._core import headers, names
+from jetjobs._core import headers, names, payload_subjects
 from jetjobs._core.bodies import Body, ClaimCheck
 from jetjobs._core.messages import BadTrigger, Message, Outgoing, Trigger
 from jetjobs._core.models import JobAddress, RunKey, RunRecord, RunStatus, TriggerInfo, TriggerKind
@@ -18,7 +18,7 @@ from jetjobs._core.readers import TRIGGER_KINDS
 AT = datetime(2026, 3, 1, 12, 0, 0, 250_000, tzinfo=UTC)
 RUN = RunKey("billing.invoices", "send", "01abc")
 SUBJECT = names.trigger_subject("shop", RUN)
-CLAIM = ClaimCheck(names.payload_subject("shop", "01abc", "in", "f00"), 3, 300_000, "f" * 64)
+CLAIM = ClaimCheck(payload_subjects.payload_subject("shop", "01abc", "in", "f00"), 3, 300_000, "f" * 64)
 
 texts = st.text(st.characters(exclude_categories=("Cs",)))
 instants = st.datetimes(datetime(1970, 1, 1), datetime(2200, 1, 1)).map(  # noqa: DTZ001

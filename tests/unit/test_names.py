@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jetjobs._core import names
+from jetjobs._core import names, payload_subjects, signal_subjects
 from jetjobs._core.models import JobAddress, RunKey, RunStatus
 from jetjobs.errors import InvalidNameError
 
@@ -139,20 +139,24 @@ class TestTable:
         assert names.host_key("h-1") == "h-1"
 
     def test_core_nats(self) -> None:
-        assert names.cancel_subject("shop", RUN) == "jetjobs.shop.control.cancel.billing=2Einvoices.send.01abc"
-        assert names.cancel_pattern("shop", BILLING) == "jetjobs.shop.control.cancel.billing=2Einvoices.send.*"
-        assert names.all_cancels("shop") == "jetjobs.shop.control.cancel.>"
-        assert names.host_subject("shop", "h-1") == "jetjobs.shop.control.host.h-1"
-        ended = names.ended_subject("shop", RunStatus.FAILED, RUN)
+        assert (
+            signal_subjects.cancel_subject("shop", RUN) == "jetjobs.shop.control.cancel.billing=2Einvoices.send.01abc"
+        )
+        assert (
+            signal_subjects.cancel_pattern("shop", BILLING) == "jetjobs.shop.control.cancel.billing=2Einvoices.send.*"
+        )
+        assert signal_subjects.all_cancels("shop") == "jetjobs.shop.control.cancel.>"
+        assert signal_subjects.host_subject("shop", "h-1") == "jetjobs.shop.control.host.h-1"
+        ended = signal_subjects.ended_subject("shop", RunStatus.FAILED, RUN)
         assert ended == "jetjobs.shop.events.FAILED.billing=2Einvoices.send.01abc"
-        assert names.ended_pattern("shop", RUN) == "jetjobs.shop.events.*.billing=2Einvoices.send.01abc"
-        assert names.call_subject("shop", BILLING) == "jetjobs.shop.call.billing=2Einvoices.send"
+        assert signal_subjects.ended_pattern("shop", RUN) == "jetjobs.shop.events.*.billing=2Einvoices.send.01abc"
+        assert signal_subjects.call_subject("shop", BILLING) == "jetjobs.shop.call.billing=2Einvoices.send"
 
     def test_payloads(self) -> None:
-        assert names.payload_stream("shop") == "JETJOBS_shop_payloads"
-        assert names.all_payloads("shop") == "jetjobs.shop.payload.>"
-        assert names.payload_subject("shop", "01abc", "in", "f00") == "jetjobs.shop.payload.01abc.in.f00"
-        assert names.payload_pattern("shop", "01abc") == "jetjobs.shop.payload.01abc.>"
+        assert payload_subjects.payload_stream("shop") == "JETJOBS_shop_payloads"
+        assert payload_subjects.all_payloads("shop") == "jetjobs.shop.payload.>"
+        assert payload_subjects.payload_subject("shop", "01abc", "in", "f00") == "jetjobs.shop.payload.01abc.in.f00"
+        assert payload_subjects.payload_pattern("shop", "01abc") == "jetjobs.shop.payload.01abc.>"
 
     @pytest.mark.parametrize(
         "subject",
@@ -166,8 +170,8 @@ class TestTable:
         ],
     )
     def test_a_claim_check_may_name_nothing_else(self, subject: str) -> None:
-        assert names.is_payload_subject("shop", "jetjobs.shop.payload.01abc.out.f00")
-        assert not names.is_payload_subject("shop", subject)
+        assert payload_subjects.is_payload_subject("shop", "jetjobs.shop.payload.01abc.out.f00")
+        assert not payload_subjects.is_payload_subject("shop", subject)
 
 
 class TestApart:
@@ -234,9 +238,9 @@ class TestParsing:
     @given(projects, runs)
     def test_records_and_doorbells(self, project: str, run: RunKey) -> None:
         assert names.parse_record_subject(project, names.record_subject(project, run)) == run
-        assert names.parse_cancel_subject(project, names.cancel_subject(project, run)) == run
-        assert names.parse_record_subject(project, names.cancel_subject(project, run)) is None
-        assert names.parse_cancel_subject(project, names.record_subject(project, run)) is None
+        assert signal_subjects.parse_cancel_subject(project, signal_subjects.cancel_subject(project, run)) == run
+        assert names.parse_record_subject(project, signal_subjects.cancel_subject(project, run)) is None
+        assert signal_subjects.parse_cancel_subject(project, names.record_subject(project, run)) is None
 
     @pytest.mark.parametrize("key", ["", "m.j", "m.j.", "m.j.x.y", "m.=41.x"])
     def test_other_keys(self, key: str) -> None:
@@ -244,14 +248,17 @@ class TestParsing:
 
     @given(projects, runs, st.sampled_from(RunStatus))
     def test_ends(self, project: str, run: RunKey, status: RunStatus) -> None:
-        assert names.parse_ended_subject(project, names.ended_subject(project, status, run)) == (status, run)
+        assert signal_subjects.parse_ended_subject(project, signal_subjects.ended_subject(project, status, run)) == (
+            status,
+            run,
+        )
 
     @pytest.mark.parametrize(
         "subject",
         ["jetjobs.shop.events.EATEN.m.j.x", "jetjobs.shop.events.FAILED.m.j", "jetjobs.other.events.FAILED.m.j.x", ""],
     )
     def test_other_ends(self, subject: str) -> None:
-        assert names.parse_ended_subject("shop", subject) is None
+        assert signal_subjects.parse_ended_subject("shop", subject) is None
 
 
 class TestRunIds:
@@ -334,5 +341,5 @@ def test_a_lease_is_no_hosts_key():
 
 
 def test_a_chunk_names_its_run():
-    subject = names.payload_subject("shop", "r1", "in", "abc")
-    assert names.payload_run_id(f"{subject}.0") == "r1"
+    subject = payload_subjects.payload_subject("shop", "r1", "in", "abc")
+    assert payload_subjects.payload_run_id(f"{subject}.0") == "r1"

@@ -14,7 +14,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final, Literal, cast
 from urllib.parse import quote, unquote
 
-from jetjobs._core import names
+from jetjobs._core import names, payload_subjects
 from jetjobs._core.bodies import Body, ClaimCheck
 from jetjobs._core.leaves import read_datetime, write_datetime
 from jetjobs._core.messages import BadTrigger, Message, Outgoing, Trigger
@@ -210,7 +210,7 @@ def read_trigger(project: str, message: Message) -> Trigger | BadTrigger:
     except _FAULTS as error:
         return _bad(message, key, f"the header {name} can't be read: {error}"[:500])
     claim = found.pop("claim", None)
-    if claim is not None and not names.is_payload_subject(project, claim.subject):
+    if claim is not None and not payload_subjects.is_payload_subject(project, claim.subject):
         return _bad(message, key, f"the header {PAYLOAD} names no subject of this project's payloads")
     body = _body(message, found.pop("encoding", None), claim)
     return Trigger.of(

@@ -1,4 +1,6 @@
-"""Every subject, stream, bucket, key and consumer name: built here, parsed here.
+"""The jobs stream, its consumers, buckets and keys: every name of what is stored, built here, parsed here.
+
+Core NATS has its own (`signal_subjects`), and so have large bodies (`payload_subjects`).
 
 Names of modules and jobs become one token each (`tokens`), readable on purpose: operators see them in `nats sub` and
 grant permissions by them, as in `billing=2Einvoices`. Run ids are tokens already (`run_ids`).
@@ -12,7 +14,7 @@ import hashlib
 from functools import lru_cache
 from typing import Final, Literal, NamedTuple
 
-from jetjobs._core.models import JobAddress, RunKey, RunStatus
+from jetjobs._core.models import JobAddress, RunKey
 from jetjobs._core.run_ids import check_key as check_key
 from jetjobs._core.run_ids import fresh_run_id as fresh_run_id
 from jetjobs._core.run_ids import is_run_id as is_run_id
@@ -159,24 +161,26 @@ def _prefix(project: str, branch: str, module: str, job: str) -> str:
 def _trigger_head(project: str, head: str) -> tuple[TriggerSubjectKind, str, str] | None:
     match head.split("."):
         case ["jetjobs", owner, "trigger", module, job, "run" | "tick" as kind] if owner == project:
-            address = _address_of(module, job)
+            address = address_of(module, job)
             return (kind, address.module, address.job) if address is not None else None
         case _:
             return None
 
 
 @lru_cache(maxsize=4096)
-def _address_of(module: str, job: str) -> JobAddress | None:
+def address_of(module: str, job: str) -> JobAddress | None:
+    """The job that two tokens name; `None` when they name none."""
     try:
         return JobAddress(decode_token(module), decode_token(job))
     except InvalidNameError:
         return None
 
 
-def _run_of(tokens: list[str]) -> RunKey | None:
+def run_of(tokens: list[str]) -> RunKey | None:
+    """The run that three tokens name; `None` when they name none."""
     if len(tokens) != 3 or not tokens[2]:
         return None
-    address = _address_of(tokens[0], tokens[1])
+    address = address_of(tokens[0], tokens[1])
     return RunKey(*address, tokens[2]) if address is not None else None
 
 
@@ -239,7 +243,7 @@ def record_id_pattern(project: str, run_id: str) -> str:
 def parse_record_subject(project: str, subject: str) -> RunKey | None:
     """The run whose record lies on a subject; `None` for any other subject."""
     prefix = f"$KV.jetjobs_{project}_runs."
-    return _run_of(subject.removeprefix(prefix).split(".")) if subject.startswith(prefix) else None
+    return run_of(subject.removeprefix(prefix).split(".")) if subject.startswith(prefix) else None
 
 
 def job_key(address: JobAddress) -> str:
@@ -284,117 +288,3 @@ def _key_prefix(module: str, job: str) -> str:
 @lru_cache(maxsize=4096)
 def _record_prefix(project: str, module: str, job: str) -> str:
     return f"$KV.jetjobs_{project}_runs.{_key_prefix(module, job)}"
-
-
-# ------------------------------------------------------------------------------------------------ core NATS
-
-
-def cancel_subject(project: str, run: RunKey) -> str:
-    """Doorbell that tells a run's host to look at the record's cancel mark."""
-    return f"jetjobs.{project}.control.cancel.{record_key(run)}"
-
-
-def cancel_pattern(project: str, address: JobAddress) -> str:
-    """Doorbells of all runs of a job."""
-    return f"jetjobs.{project}.control.cancel.{_key_prefix(address.module, address.job)}*"
-
-
-def all_cancels(project: str) -> str:
-    """Doorbells of all runs of the project."""
-    return f"jetjobs.{project}.control.cancel.>"
-
-
-def parse_cancel_subject(project: str, subject: str) -> RunKey | None:
-    """The run whose doorbell rang; `None` for any other subject."""
-    prefix = f"jetjobs.{project}.control.cancel."
-    return _run_of(subject.removeprefix(prefix).split(".")) if subject.startswith(prefix) else None
-
-
-def control_subject(project: str, address: JobAddress) -> str:
-    """Doorbell that tells hosts to look at what was ordered for a job."""
-    return f"jetjobs.{project}.control.jobs.{job_key(address)}"
-
-
-def all_controls(project: str) -> str:
-    """Doorbells of all jobs of the project."""
-    return f"jetjobs.{project}.control.jobs.>"
-
-
-def parse_control_subject(project: str, subject: str) -> JobAddress | None:
-    """The job whose doorbell rang; `None` for any other subject."""
-    tokens = subject.removeprefix(f"jetjobs.{project}.control.jobs.").split(".")
-    return _address_of(*tokens) if len(tokens) == 2 else None
-
-
-def drain_subject(project: str, host_id: str) -> str:
-    """Where a host can be asked to stop taking runs."""
-    return f"jetjobs.{project}.control.drain.{encode_token(host_id)}"
-
-
-def host_subject(project: str, host_id: str) -> str:
-    """Where a host answers whether it still holds a run."""
-    return f"jetjobs.{project}.control.host.{encode_token(host_id)}"
-
-
-def ended_subject(project: str, status: RunStatus, run: RunKey) -> str:
-    """Where the end of a run is announced."""
-    return f"jetjobs.{project}.events.{status.value}.{record_key(run)}"
-
-
-def ended_pattern(project: str, run: RunKey) -> str:
-    """Where the end of a run is announced, whatever its status."""
-    return f"jetjobs.{project}.events.*.{record_key(run)}"
-
-
-def parse_ended_subject(project: str, subject: str) -> tuple[RunStatus, RunKey] | None:
-    """Which run ended, and how; `None` for any other subject."""
-    prefix = f"jetjobs.{project}.events."
-    status, _, rest = subject.removeprefix(prefix).partition(".")
-    run = _run_of(rest.split(".")) if subject.startswith(prefix) else None
-    return (RunStatus[status], run) if run is not None and status in RunStatus.__members__ else None
-
-
-def call_subject(project: str, address: JobAddress) -> str:
-    """Where a job's call gateway listens."""
-    return f"jetjobs.{project}.call.{job_key(address)}"
-
-
-# ------------------------------------------------------------------------------------------------ payloads
-
-
-def payload_stream(project: str) -> str:
-    """Name of the stream of large bodies."""
-    return f"JETJOBS_{project}_payloads"
-
-
-def all_payloads(project: str) -> str:
-    """All subjects of the payload stream."""
-    return f"jetjobs.{project}.payload.>"
-
-
-def payload_subject(project: str, run_id: str, direction: Literal["in", "out"], name: str) -> str:
-    """Subject of a large body; its chunks append `.<n>`, n from 0."""
-    return f"jetjobs.{project}.payload.{run_id}.{direction}.{encode_token(name)}"
-
-
-def payload_pattern(project: str, run_id: str) -> str:
-    """All chunks of all bodies of a run."""
-    return f"jetjobs.{project}.payload.{run_id}.>"
-
-
-def payload_run_id(subject: str) -> str:
-    """The run id in the subject of a chunk.
-
-    >>> payload_run_id("jetjobs.shop.payload.r1.in.abc.0")
-    'r1'
-    """
-    return subject.split(".", 4)[3]
-
-
-def is_payload_subject(project: str, subject: str) -> bool:
-    """True for what `payload_subject` writes: a claim check from outside may name nothing else."""
-    match subject.split("."):
-        case ["jetjobs", owner, "payload", run_id, "in" | "out", name]:
-            return owner == project and is_run_id(run_id) and is_run_id(name)
-        case _:
-            return False

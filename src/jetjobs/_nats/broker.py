@@ -14,7 +14,7 @@ from typing import Any, Final
 import structlog
 
 from jetjobs._clock import Clock, SystemClock
-from jetjobs._core import names
+from jetjobs._core import names, signal_subjects
 from jetjobs._core.controls import Standing
 from jetjobs._core.gateway_calls import is_inbox
 from jetjobs._core.messages import Message, Outgoing
@@ -228,7 +228,7 @@ class NatsBroker:
     async def ask_owner(self, host_id: str, run: RunKey, claim: str | None) -> bool:
         """Whether that host says it still holds this run. No answer, or nobody there, is False."""
         question = json.dumps({**run._asdict(), "claim": claim}).encode()
-        subject = names.host_subject(self._project, host_id)
+        subject = signal_subjects.host_subject(self._project, host_id)
         try:
             answer = await self._link.writer.request(subject, question, timeout=_ASK_TIMEOUT)
         except (BrokerUnavailable, AnswerUnknown):
@@ -244,7 +244,7 @@ class NatsBroker:
             if asked is not None and is_inbox(message.reply):
                 self._link.connection.post(message.reply, _HOLDS if holds(*asked) else _HOLDS_NOT)
 
-        await self._link.connection.listen(names.host_subject(self._project, host_id), answer)
+        await self._link.connection.listen(signal_subjects.host_subject(self._project, host_id), answer)
 
     async def answer_calls(self, jobs: Iterable[JobAddress], on_call: OnCall) -> NatsCalls:
         """Hear the calls to these jobs; of the hosts that do, one hears each."""
@@ -254,17 +254,17 @@ class NatsBroker:
 
     async def ring_cancel(self, run: RunKey) -> None:
         """Tell the hosts of a run, at once and without guarantee, that its record asks for a cancel."""
-        self._link.connection.post(names.cancel_subject(self._project, run))
+        self._link.connection.post(signal_subjects.cancel_subject(self._project, run))
 
     async def hear_cancels(self, on_cancel: Callable[[RunKey], None]) -> None:
         """Hear the doorbell of all the project's runs for as long as the connection is open."""
 
         def rung(message: Inbound) -> None:
-            run = names.parse_cancel_subject(self._project, message.subject)
+            run = signal_subjects.parse_cancel_subject(self._project, message.subject)
             if run is not None:
                 on_cancel(run)
 
-        await self._link.connection.listen(names.all_cancels(self._project), rung)
+        await self._link.connection.listen(signal_subjects.all_cancels(self._project), rung)
 
     async def ring_control(self, job: JobAddress) -> None:
         """Tell all hosts, at once and without guarantee, that something was ordered for a job."""
@@ -289,7 +289,7 @@ class NatsBroker:
             f'{{"status":"{record.status.value}","run_id":"{record.run_id}","module":"{record.module}",'
             f'"job":"{record.job}","attempt":{record.attempt}}}'
         )
-        subject = names.ended_subject(self._project, record.status, record.run_key)
+        subject = signal_subjects.ended_subject(self._project, record.status, record.run_key)
         self._link.connection.post(subject, body.encode())
 
     @asynccontextmanager
@@ -305,7 +305,7 @@ class NatsBroker:
                 return announced.is_set()
             return True
 
-        pattern = names.ended_pattern(self._project, run)
+        pattern = signal_subjects.ended_pattern(self._project, run)
         heard = await self._link.connection.listen(pattern, lambda _: announced.set())
         try:
             yield wait

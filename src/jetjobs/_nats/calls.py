@@ -10,7 +10,7 @@ import structlog
 from nats import errors as nats_errors
 from nats.aio.subscription import Subscription
 
-from jetjobs._core import names
+from jetjobs._core import names, signal_subjects
 from jetjobs._core.gateway_calls import is_inbox
 from jetjobs._core.models import JobAddress
 from jetjobs._nats.faults import NotFound
@@ -37,7 +37,7 @@ class NatsCalls:
         connection = self._link.connection
         for job in jobs:
             heard = partial(self._heard, job, on_call)
-            subject = names.call_subject(self._project, job)
+            subject = signal_subjects.call_subject(self._project, job)
             self._subscriptions.append(await connection.listen(subject, heard, queue=names.consumer(job)))
         await self._round_trip()
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import asdict
 from typing import Any, Final
 
-from jetjobs._core import names
+from jetjobs._core import signal_subjects
 from jetjobs._core.gateway_calls import is_inbox
 from jetjobs._core.models import JobAddress
 from jetjobs._nats.inbound import Inbound
@@ -27,21 +27,21 @@ class OperatorSignals:
 
     async def ring_control(self, job: JobAddress) -> None:
         """Tell all hosts, at once and without guarantee, that something was ordered for a job."""
-        self._link.connection.post(names.control_subject(self._project, job))
+        self._link.connection.post(signal_subjects.control_subject(self._project, job))
 
     async def hear_controls(self, on_control: Callable[[JobAddress], None]) -> None:
         """Hear that doorbell for all the project's jobs for as long as the connection is open."""
 
         def rung(message: Inbound) -> None:
-            job = names.parse_control_subject(self._project, message.subject)
+            job = signal_subjects.parse_control_subject(self._project, message.subject)
             if job is not None:
                 on_control(job)
 
-        await self._link.connection.listen(names.all_controls(self._project), rung)
+        await self._link.connection.listen(signal_subjects.all_controls(self._project), rung)
 
     async def ask_drain(self, host_id: str, actor: str | None) -> DrainAnswer | None:
         """Ask a host to stop taking runs; its answer, or `None` when nobody of that id is there."""
-        subject = names.drain_subject(self._project, host_id)
+        subject = signal_subjects.drain_subject(self._project, host_id)
         try:
             data = await self._link.writer.request(subject, json.dumps({"actor": actor}).encode(), timeout=_ASK_TIMEOUT)
         except ProjectNotPrepared:  # what silence means elsewhere; nobody listens on that host's subject
@@ -60,7 +60,7 @@ class OperatorSignals:
                 answer = on_drain(_actor(message.data))
                 self._link.connection.post(message.reply, json.dumps(asdict(answer)).encode())
 
-        await self._link.connection.listen(names.drain_subject(self._project, host_id), asked)
+        await self._link.connection.listen(signal_subjects.drain_subject(self._project, host_id), asked)
 
 
 def _actor(data: bytes) -> str | None:

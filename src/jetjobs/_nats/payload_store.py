@@ -14,7 +14,7 @@ from contextlib import aclosing
 from datetime import datetime
 from typing import Final, Literal, TypeVar
 
-from jetjobs._core import names
+from jetjobs._core import payload_subjects
 from jetjobs._core.bodies import ClaimCheck
 from jetjobs._nats.bucket import EXPECT_NONE
 from jetjobs._nats.contents import holding, subject_pages
@@ -42,7 +42,7 @@ class NatsPayloadStore:
     def __init__(self, link: Link, project: str, *, max_payload: int = MAX_PAYLOAD) -> None:
         self._link = link
         self._project = project
-        self._stream = names.payload_stream(project)
+        self._stream = payload_subjects.payload_stream(project)
         self._max_payload = max_payload
 
     async def put(self, run_id: str, direction: Literal["in", "out"], name: str, data: bytes) -> ClaimCheck:
@@ -51,7 +51,7 @@ class NatsPayloadStore:
             raise PayloadTooLargeError(
                 f"{len(data)} bytes, and at most {self._max_payload} may be stored (max_payload)"
             )
-        subject = names.payload_subject(self._project, run_id, direction, name)
+        subject = payload_subjects.payload_subject(self._project, run_id, direction, name)
         size = min(_CHUNK, self._link.connection.max_payload - _HEADROOM)
         view = memoryview(data)
         starts = range(0, len(data) or 1, size)
@@ -62,7 +62,7 @@ class NatsPayloadStore:
 
     async def get(self, claim: ClaimCheck) -> bytes:
         """The bytes, checked against their digest."""
-        if not names.is_payload_subject(self._project, claim.subject):
+        if not payload_subjects.is_payload_subject(self._project, claim.subject):
             # A record's claim is data from outside too: it may lead nowhere but to this project's bodies.
             raise PayloadInvalidError(f"{claim.subject[:200]!a} is no subject of this project's payloads")
         pieces: list[bytes | None] = []
@@ -79,7 +79,9 @@ class NatsPayloadStore:
     async def purge(self, run_id: str) -> None:
         """Remove everything stored for a run."""
         await self._link.api(
-            f"STREAM.PURGE.{self._stream}", {"filter": names.payload_pattern(self._project, run_id)}, timeout=_TIMEOUT
+            f"STREAM.PURGE.{self._stream}",
+            {"filter": payload_subjects.payload_pattern(self._project, run_id)},
+            timeout=_TIMEOUT,
         )
 
     async def holding(self) -> Holding:
@@ -88,14 +90,16 @@ class NatsPayloadStore:
 
     async def run_ids(self) -> AsyncIterator[str]:
         """The ids of all runs for which something is stored, in no order, perhaps twice; no bytes are read."""
-        async with aclosing(subject_pages(self._link, self._stream, names.all_payloads(self._project))) as pages:
+        async with aclosing(
+            subject_pages(self._link, self._stream, payload_subjects.all_payloads(self._project))
+        ) as pages:
             async for page in pages:
-                for run_id in {names.payload_run_id(subject) for subject in page}:
+                for run_id in {payload_subjects.payload_run_id(subject) for subject in page}:
                     yield run_id
 
     async def newest(self, run_id: str) -> datetime | None:
         """When the last chunk of a run was stored; `None` when there is none."""
-        wanted = {"last_by_subj": names.payload_pattern(self._project, run_id)}
+        wanted = {"last_by_subj": payload_subjects.payload_pattern(self._project, run_id)}
         try:
             found = await self._link.api(f"STREAM.MSG.GET.{self._stream}", wanted, timeout=_TIMEOUT)
         except NotFound:

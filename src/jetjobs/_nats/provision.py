@@ -16,7 +16,7 @@ from typing import Any, Final
 
 import structlog
 
-from jetjobs._core import names
+from jetjobs._core import names, payload_subjects
 from jetjobs._core.models import JobAddress
 from jetjobs._nats.faults import CONSUMER_EXISTS, STREAM_EXISTS, Mismatch, NotFound, Refused
 from jetjobs._nats.link import Link
@@ -89,9 +89,9 @@ def wanted_streams(project: str, settings: ProvisionSettings) -> list[Wanted]:
         aged,
     )
     payloads = Wanted(
-        names.payload_stream(project),
+        payload_subjects.payload_stream(project),
         {
-            "subjects": [names.all_payloads(project)],
+            "subjects": [payload_subjects.all_payloads(project)],
             "retention": "limits",
             "storage": "file",
             "allow_direct": True,

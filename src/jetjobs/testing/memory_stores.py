@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Collection, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Literal
 
-from jetjobs._core import names, wire
+from jetjobs._core import payload_subjects, wire
 from jetjobs._core.bodies import ClaimCheck
 from jetjobs._core.controls import JobControl
 from jetjobs._core.descriptors import HostPresence, JobDescriptor
@@ -124,7 +124,7 @@ class MemoryPayloadStore:
         """Store bytes in chunks; the same name and bytes again is harmless."""
         if len(data) > self._max_payload:
             raise PayloadTooLargeError(f"{len(data)} bytes, and max_payload allows {self._max_payload}")
-        subject = names.payload_subject(self._link.project.name, run_id, direction, name)
+        subject = payload_subjects.payload_subject(self._link.project.name, run_id, direction, name)
         pieces = [data[start : start + _CHUNK] for start in range(0, len(data), _CHUNK)] or [b""]
 
         def keep() -> None:
@@ -162,7 +162,7 @@ class MemoryPayloadStore:
     async def run_ids(self) -> AsyncIterator[str]:
         """The ids of all runs for which something is stored."""
         for subject, _ in await self._link.call(self._chunks.items):
-            yield names.payload_run_id(subject)
+            yield payload_subjects.payload_run_id(subject)
 
     async def newest(self, run_id: str) -> datetime | None:
         """When the last chunk of a run was stored."""
@@ -170,7 +170,7 @@ class MemoryPayloadStore:
         return max((row.stored_at for _, row in rows), default=None)
 
     def _of(self, run_id: str) -> list[tuple[str, Row[bytes]]]:
-        prefix = names.payload_pattern(self._link.project.name, run_id).removesuffix(">")
+        prefix = payload_subjects.payload_pattern(self._link.project.name, run_id).removesuffix(">")
         return [(subject, row) for subject, row in self._chunks.items() if subject.startswith(prefix)]
 
 
