@@ -8,13 +8,16 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import nats
 import pytest
 
-from jetjobs import JobContext, JobHost, Module, RunStatus
+from jetjobs import Backoff, Every, JobClient, JobContext, JobHost, Module, RunStatus
 from jetjobs._core.bodies import INLINE_LIMIT, ClaimCheck
 from jetjobs._core.messages import Outgoing
-from jetjobs.errors import PayloadTooLargeError, RunFailed
+from jetjobs.errors import BrokerError, PayloadTooLargeError, RunFailed
 from tests.support.field import Field, field_of
+from tests.support.impostors import bare_server
+from tests.support.links import until
 from tests.support.servers import RealServer
 
 pytestmark = pytest.mark.integration
@@ -148,7 +151,8 @@ async def test_b38_bodies_around_the_servers_limit(other_server: RealServer, pro
         limit = field.nats.max_payload
         connected = field.client._scope.backend.broker.connected_since  # type: ignore[union-attr]
         job = field.client.get_job("sizes.echo")
-        around = [*range(limit - 4096, limit, 512), limit - 1, limit, limit + 1]
+        step = 64 if limit < 100_000 else 512
+        around = [*range(limit - 4096, limit, step), limit - 1, limit, limit + 1]
         edges = [*range(INLINE_LIMIT - 128, INLINE_LIMIT + 64, 64)]
         for size in [*edges, *around]:
             assert len(await (await job.trigger(b"x" * size)).result(timeout=20)) == size
@@ -164,6 +168,86 @@ async def test_b38_b40_a_record_fits_into_what_the_server_takes(other_server: Re
         assert record.error is not None
         assert record.error.message.startswith("eee")
         await field.retired("sizes.say")
+
+
+async def test_b38_a_run_keeps_its_payload_through_many_long_errors(tmp_path: Path, project: str):
+    """What the server takes at least: payload, result and twenty attempts' errors are in one record."""
+    module, seen = Module("long"), list[int]()
+    body = b"x" * (INLINE_LIMIT - 3)
+
+    @module.job(max_attempts=21, backoff=Backoff("1ms", factor=1, jitter=0), timeout="30s")
+    async def tries(ctx: JobContext, payload: bytes) -> bytes:
+        seen.append(len(payload))
+        ctx.progress(ctx.attempt, 21, "\U0001f600" * 3000)
+        if ctx.attempt < 21:
+            raise ValueError("e" * 100_000)
+        return payload
+
+    server = RealServer(tmp_path / "nats", extra_conf="max_payload: 60000")
+    server.start()
+    try:
+        async with field_of(server.url, project) as field:
+            await field.host(module)
+            run = await field.client.get_job("long.tries").trigger(body)
+            assert await run.result(timeout=40) == body
+            assert (await run.record()).payload == body
+            await field.retired("long.tries")
+    finally:
+        server.remove()
+    assert seen == [len(body)] * 21
+
+
+async def test_b38_a_server_of_smaller_messages_is_refused(tmp_path: Path, project: str):
+    """Records would lose their parts there. By host and caller, over a connection of theirs or one that is lent."""
+    with bare_server(tmp_path / "nats", "-js", "-sd", str(tmp_path / "js"), conf="max_payload: 59999") as url:
+        lent = await nats.connect(url)
+        try:
+            for target in (url, lent):
+                host = JobHost([sizes()], project=project, nats=target)
+                with pytest.raises(BrokerError, match=r"max_payload is 59999 bytes, and jetjobs needs 60000"):
+                    await host.start()
+                await host.close()
+                with pytest.raises(BrokerError, match="max_payload is 59999"):
+                    await JobClient(target, project=project).connect()
+            assert lent.is_connected
+        finally:
+            await lent.close()
+
+
+async def test_b38_a_schedules_payload_too_large_for_its_message(tmp_path: Path, project: str):
+    """It travels in the schedule's message and in the job's description: either must fit, or no host starts."""
+    server = RealServer(tmp_path / "nats", extra_conf="max_payload: 60000")
+    server.start()
+    due = list[int]()
+
+    def ticking(size: int) -> Module:
+        module = Module("m")
+
+        @module.job(timeout="30s", triggers=[Every("1s", payload=b"z" * size)])
+        async def tick(ctx: JobContext, payload: bytes) -> None:
+            due.append(len(payload))
+
+        return module
+
+    try:
+        async with field_of(server.url, project) as field:
+            for size in range(58_000, 61_000, 250):
+                host = JobHost([ticking(size)], project=project, nats=server.url)
+                try:
+                    await host.start()
+                except PayloadTooLargeError as error:
+                    assert "takes at most 60000" in str(error)  # noqa: PT017  # some fit, and others don't
+                    due.append(-size)
+                finally:
+                    await host.close()
+            refused = [-size for size in due if size < 0]
+            assert refused == [*range(min(refused), 61_000, 250)]
+            assert min(refused) > 58_500
+            due.clear()
+            await field.host(ticking(min(refused) - 250))
+            await until(lambda: len(due) >= 2)
+    finally:
+        server.remove()
 
 
 async def test_b38_the_bare_limit_of_the_line_is_a_size_error(nats_url: str, project: str):

@@ -315,6 +315,24 @@ def lines(count: int, size: int) -> tuple[LogLine, ...]:
 
 
 class TestFits:
+    def test_small_servers_get_short_errors_before_anything_a_run_needs_goes(self) -> None:
+        error = RunError("E", "m" * 8000, "t" * 30_000)
+        attempts = tuple(Attempt(number, "h", AT, AT, "FAILED", error) for number in range(1, 21))
+        body = Body(b"\xc5\x3f\xfd" + b"x" * 16_381)
+        said = Progress(1, 2, "\U0001f600" * 2048)
+        record = replace(PLAIN, attempts=attempts, error=error, payload_body=body, result_body=body, progress=said)
+        back = wire.unpack_record(wire.pack_record(record, 55_900))
+        assert (back.payload_body, back.result_body) == (body, body)
+        assert back.error is not None
+        assert back.error.message.startswith("mmm")
+        assert back.error.traceback.endswith("ttt")
+        assert [part.error.message[:3] for part in back.attempts if part.error] == ["mmm"] * 20
+        assert back.progress is not None
+        assert back.progress.message is not None
+        assert "cut, 2048 characters" in back.progress.message
+        quiet = replace(record, progress=Progress(1), attempts=(Attempt(1, "h", AT, AT, "LOST"),))
+        assert wire.unpack_record(wire.pack_record(quiet, 36_000)).result_body == body
+
     def test_a_small_record_is_left_as_it_is(self) -> None:
         assert wire.fit_record(PLAIN) is PLAIN
 

@@ -95,10 +95,19 @@ def _cut_errors(record: RunRecord, _limit: int) -> RunRecord:
     return replace(record, error=_short_error(record.error), attempts=attempts)
 
 
-def _short_error(error: RunError | None) -> RunError | None:
+def _short_error(error: RunError | None, message: int = 1024, traceback: int = 4096) -> RunError | None:
     if error is None:
         return None
-    return RunError(cut(error.type, 200), cut(error.message, 1024), cut_front(error.traceback, 4096))
+    kept = cut_front(error.traceback, traceback) if traceback else ""
+    return RunError(cut(error.type, 200), cut(error.message, message), kept)
+
+
+def _cut_small(record: RunRecord, _limit: int) -> RunRecord:
+    # Twenty attempts of 5 KiB are more than a small server takes, and a run needs its payload to go on.
+    attempts = tuple(replace(part, error=_short_error(part.error, 200, 0)) for part in record.attempts)
+    said = record.progress
+    progress = said and replace(said, message=said.message and cut(said.message, 200))
+    return replace(record, error=_short_error(record.error, 1024, 1024), attempts=attempts, progress=progress)
 
 
 def _drop_checkpoint(record: RunRecord, _limit: int) -> RunRecord:
@@ -122,7 +131,13 @@ def _drop_rest(record: RunRecord, _limit: int) -> RunRecord:
     )
 
 
-_CUTS: Final[tuple[Callable[[RunRecord, int], RunRecord], ...]] = (_cut_logs, _cut_errors, _drop_checkpoint, _drop_rest)
+_CUTS: Final[tuple[Callable[[RunRecord, int], RunRecord], ...]] = (
+    _cut_logs,
+    _cut_errors,
+    _cut_small,
+    _drop_checkpoint,
+    _drop_rest,
+)
 
 
 def pack_descriptor(descriptor: JobDescriptor) -> bytes:

@@ -19,7 +19,7 @@ from nats.aio.client import Client
 from nats.aio.subscription import Subscription
 
 from jetjobs._clock import SystemClock
-from jetjobs._nats.dial import LONGEST_WAIT, dial
+from jetjobs._nats.dial import LONGEST_WAIT, check_size, dial
 from jetjobs._nats.faults import permission_missing, permission_subject, redact, translate
 from jetjobs._nats.tuned import (
     Handler,
@@ -62,10 +62,12 @@ async def connect(target: Target, *, name: str, longest_wait: float = LONGEST_WA
         AccessDenied: password, token, credentials file or TLS.
         ServerTooOld: before 2.14.
         JetStreamDisabled: no JetStream on the server or for the account.
+        BrokerError: its messages are too small.
     """
     if isinstance(target, Client):
         if not target.is_connected:
             raise BrokerUnavailable("the NATS client given is not connected")
+        check_size(target)
         return Connection(target, owned=False)
     return Connection(await dial(target, name=name, longest_wait=longest_wait), owned=True)
 

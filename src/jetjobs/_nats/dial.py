@@ -20,9 +20,18 @@ from nats.aio.client import Client
 
 from jetjobs._nats.faults import from_api_error, permission_subject, redact, translate
 from jetjobs._nats.tuned import TunedClient, server_info
-from jetjobs.errors import AccessDenied, BrokerUnavailable, ConfigError, JetJobsError, JetStreamDisabled, ServerTooOld
+from jetjobs.errors import (
+    AccessDenied,
+    BrokerError,
+    BrokerUnavailable,
+    ConfigError,
+    JetJobsError,
+    JetStreamDisabled,
+    ServerTooOld,
+)
 
 NEEDED: Final = "2.14"
+SMALLEST_MAX_PAYLOAD: Final = 60_000  # a record with payload, result and error in it must go into one message
 WITHIN: Final = 7.0  # with a program's start before it and the giving up after it still under 10 s
 LONGEST_WAIT: Final = 6.0
 
@@ -159,6 +168,7 @@ async def _prove(client: Client, refused: asyncio.Event) -> None:
         raise ServerTooOld(
             f"nats-server {version} is too old: jetjobs needs {NEEDED} or later (message schedules)", version, NEEDED
         )
+    check_size(client)
     asking = asyncio.create_task(client.request("$JS.API.INFO", b"", timeout=3.0))
     refusing = asyncio.create_task(refused.wait())
     try:
@@ -176,6 +186,19 @@ async def _prove(client: Client, refused: asyncio.Event) -> None:
     finally:
         refusing.cancel()
         asking.cancel()
+
+
+def check_size(client: Client) -> None:
+    """Refuse a server whose messages are too small.
+
+    Raises:
+        BrokerError: with its limit and the needed one.
+    """
+    if client.max_payload < SMALLEST_MAX_PAYLOAD:
+        raise BrokerError(
+            f"the server's max_payload is {client.max_payload} bytes, and jetjobs needs {SMALLEST_MAX_PAYLOAD} or "
+            "more: raise it in the server's configuration"
+        )
 
 
 def _judge(answer: bytes) -> None:
