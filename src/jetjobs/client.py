@@ -152,8 +152,7 @@ class JobClient:
 
         `timeout` counts from the last trigger confirmed: after so long without one, what is left is not sent.
         """
-        patience = self._open().deadline(timeout).seconds
-        return await trigger_many(requests, self._find, patience)
+        return await trigger_many(requests, self._find, self._open().deadline(timeout))
 
     def run(self, module: str, job: str, run_id: str) -> JobRun[Any]:
         """A run by its names, to follow or to cancel; nothing is read yet.

@@ -13,7 +13,6 @@ from typing import Any, Generic, Self, TypeVar, Unpack, overload
 
 from jetjobs._client.blocking import Blocking, BlockingView, Line, OwnLine
 from jetjobs._client.blocking_run import JobRun as JobRun
-from jetjobs._client.calls import Deadline
 from jetjobs._client.handle import JobHandle as AsyncHandle
 from jetjobs._client.handle import asked_of
 from jetjobs._client.hosts import HostsView as AsyncHosts
@@ -139,7 +138,7 @@ class JobClient:
 
         async def ask(scope: Scope, left: float | None) -> list[AsyncRun[Any] | TriggerError]:
             del left  # patience begins with the first trigger
-            return await trigger_many(given, partial(self._find, scope), scope.deadline(timeout).seconds)
+            return await trigger_many(given, partial(self._find, scope), scope.deadline(timeout))
 
         results = self._line.call(ask, timeout)
         return [each if isinstance(each, TriggerError) else JobRun.of(self._line, each) for each in results]
@@ -195,7 +194,7 @@ class JobHandle(Generic[P, R]):
         asked, timeout = asked_of(options), options.get("timeout")
 
         async def ask(scope: Scope, left: float | None) -> AsyncRun[R]:
-            deadline = scope.deadline(timeout) if left is None else Deadline(left)
+            deadline = scope.deadline(timeout) if left is None else scope.within(left)
             return await self.over(scope).trigger_checked(payload, asked, deadline)
 
         return JobRun[R].of(self._line, self._line.call(ask, timeout))

@@ -40,7 +40,7 @@ class HostAsking:
     async def submit(self, job: Job[Any, Any], payload: Any, key: str | None) -> JobRun[Any]:
         """Have a run stored for somebody outside; the payload fits the handler."""
         asked = PLAIN if key is None else check_options(Asked(idempotency_key=key))
-        return await self.handle(job).trigger_checked(payload, asked, Deadline(SUBMIT_WITHIN))
+        return await self.handle(job).trigger_checked(payload, asked, self._scope.within(SUBMIT_WITHIN))
 
     def handle(self, job: object) -> JobHandle[Any, Any]:
         """A job to trigger: by its `Job`, as `"module.job"`, a pair of names, or a `Target` checked elsewhere.

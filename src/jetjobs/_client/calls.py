@@ -13,17 +13,29 @@ T = TypeVar("T")
 
 _FIRST_PAUSE = 0.05
 _LONGEST_PAUSE = 1.0
-_ELECTION = 2.0
+_NEW_STREAM = 2.0
+
+
+Stands = Callable[[], Awaitable[bool]]
 
 
 class Deadline:
-    """The end of a call, on the monotonic clock."""
+    """The end of a call, on the monotonic clock.
 
-    __slots__ = ("_ends", "seconds")
+    `stands` asks whether the project's stream is there although nobody takes what is sent: then it is choosing a
+    leader, which is worth the whole time.
+    """
 
-    def __init__(self, seconds: float) -> None:
+    __slots__ = ("_ends", "seconds", "stands")
+
+    def __init__(self, seconds: float, stands: Stands | None = None) -> None:
         self.seconds = seconds
+        self.stands = stands
         self._ends = time.monotonic() + seconds
+
+    def within(self, seconds: float) -> Deadline:
+        """A deadline for a part of the call."""
+        return Deadline(min(seconds, self.left), self.stands)
 
     def renew(self) -> None:
         """Let the whole time begin again, for everybody who holds this deadline."""
@@ -35,6 +47,11 @@ class Deadline:
         return max(0.0, self._ends - time.monotonic())
 
     @property
+    def spent(self) -> float:
+        """Seconds since it began, in tenths."""
+        return round(self.seconds - self.left, 1)
+
+    @property
     def passed(self) -> bool:
         """Whether the time is up."""
         return time.monotonic() >= self._ends
@@ -43,28 +60,42 @@ class Deadline:
 class Pauses:
     """Growing pauses between tries, never past the deadline."""
 
-    __slots__ = ("_deadline", "_next", "_unprepared")
+    __slots__ = ("_deadline", "_next", "_unprepared", "stands")
 
     def __init__(self, deadline: Deadline) -> None:
         self._deadline = deadline
         self._next = _FIRST_PAUSE
         self._unprepared: Deadline | None = None
+        self.stands = False  # nobody took what was sent, and yet the stream is there
 
     async def another_try(self, after: Exception | None = None) -> bool:
         """Wait, and say whether another try makes sense, after that error if there was one.
 
-        A project without stream is waited for only as long as a new stream takes to elect its leader.
+        A project without stream is waited for only as long as a new stream takes to come up.
         """
+        if isinstance(after, ProjectNotPrepared) and not await self._worth_waiting():
+            return False
         left = self._deadline.left
-        if isinstance(after, ProjectNotPrepared):
-            if self._unprepared is None:
-                self._unprepared = Deadline(_ELECTION)
-            left = min(left, self._unprepared.left)
         if left <= 0:
             return False
         await asyncio.sleep(min(self._next, left))
         self._next = min(self._next * 2, _LONGEST_PAUSE)
         return not self._deadline.passed
+
+    async def _worth_waiting(self) -> bool:
+        if self._unprepared is None:
+            self._unprepared = Deadline(_NEW_STREAM)
+        if not self._unprepared.passed:
+            return True
+        ask = self._deadline.stands
+        if ask is None:
+            return False
+        try:
+            async with asyncio.timeout(self._deadline.left):
+                self.stands = await ask()
+        except TimeoutError:
+            self.stands = True
+        return self.stands
 
 
 async def read(ask: Callable[[], Awaitable[T]], deadline: Deadline, what: str) -> T:
@@ -83,7 +114,7 @@ async def read(ask: Callable[[], Awaitable[T]], deadline: Deadline, what: str) -
         except (BrokerUnavailable, AnswerUnknown) as error:
             cause = error
         if not await pauses.another_try(cause):
-            if isinstance(cause, ProjectNotPrepared):
+            if isinstance(cause, ProjectNotPrepared) and not pauses.stands:
                 raise ProjectNotPrepared(f"{what}: {cause}") from cause
             why = f": {cause}" if str(cause) else ""
-            raise BrokerUnavailable(f"{what}: no answer within {deadline.seconds:g} s{why}") from cause
+            raise BrokerUnavailable(f"{what}: no answer within {deadline.spent:g} s{why}") from cause

@@ -47,7 +47,7 @@ class JobHandle(Generic[P, R]):
         """
         self.check(payload)
         if not options:
-            return await self.trigger_checked(payload, PLAIN, Deadline(self._scope.timeout))
+            return await self.trigger_checked(payload, PLAIN, self._scope.within(self._scope.timeout))
         deadline = self._scope.deadline(options.get("timeout"))
         return await self.trigger_checked(payload, asked_of(options), deadline)
 

@@ -46,6 +46,11 @@ class JobLookup:
             return None
         return self._hosted is None or address in self._hosted
 
+    @property
+    def knows_any(self) -> bool:
+        """Whether a host's description was read: the project was prepared then."""
+        return any(self._described.values())
+
     def is_paused(self, address: JobAddress) -> bool:
         """Whether the job was paused when it was last looked at."""
         return address in self._paused

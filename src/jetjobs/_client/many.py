@@ -69,11 +69,11 @@ class TriggerError:
 
 
 async def trigger_many(
-    requests: Iterable[TriggerRequest], find: Callable[[JobName], JobHandle[Any, Any]], patience: float
+    requests: Iterable[TriggerRequest], find: Callable[[JobName], JobHandle[Any, Any]], patience: Deadline
 ) -> list[JobRun[Any] | TriggerError]:
     """One run or error for each request, in their order.
 
-    It ends once nothing was confirmed for `patience` seconds: what is left then is not sent.
+    It ends once nothing was confirmed for as long as `patience` is: what is left then is not sent.
     """
     many = _Many(find, patience)
     left = iter(requests)
@@ -96,10 +96,10 @@ class _Plain(NamedTuple):
 
 
 class _Many:
-    def __init__(self, find: Callable[[JobName], JobHandle[Any, Any]], patience: float) -> None:
+    def __init__(self, find: Callable[[JobName], JobHandle[Any, Any]], patience: Deadline) -> None:
         self._find = find
         # One for all: whoever is confirmed renews it, and once it has passed nothing more is sent.
-        self._until = Deadline(patience)
+        self._until = patience
         self._handles: dict[int | str | tuple[str, str], JobHandle[Any, Any]] = {}
         self._job: JobName = ""
         self._handle: JobHandle[Any, Any] | None = None

@@ -45,6 +45,7 @@ from jetjobs.errors import (
     BrokerUnavailable,
     DuplicateRun,
     PayloadTooLargeError,
+    ProjectNotPrepared,
     TriggerUnconfirmed,
     WrongRevision,
 )
@@ -301,10 +302,11 @@ class Publisher:
             except BrokerUnavailable as error:
                 cause = error
             if pauses is None:
-                pauses = Pauses(Deadline(min(deadline.left, _REPEAT_FOR)))
+                pauses = Pauses(deadline.within(_REPEAT_FOR))
             if not await pauses.another_try(cause):
                 break
-        raise _unanswered(run, deadline, cause, sent=sent) from cause
+        unprepared = isinstance(cause, ProjectNotPrepared) and not pauses.stands
+        raise _unanswered(run, deadline, cause, sent=sent, unprepared=unprepared) from cause
 
 
 def compose(
@@ -340,12 +342,14 @@ def _refused(run: RunKey, key: str) -> DuplicateRun:
 
 
 def _unanswered(
-    run: RunKey, deadline: Deadline, cause: Exception, *, sent: bool
+    run: RunKey, deadline: Deadline, cause: Exception, *, sent: bool, unprepared: bool
 ) -> BrokerUnavailable | TriggerUnconfirmed:
     if sent:
         return TriggerUnconfirmed(
-            f"run {run} was sent and not confirmed within {deadline.seconds:g} s: it may be stored; "
+            f"run {run} was sent and not confirmed within {deadline.spent:g} s: it may be stored; "
             "look with client.run(...), or repeat the call if it had a key",
             run.run_id,
         )
-    return BrokerUnavailable(f"run {run} was not stored within {deadline.seconds:g} s: {cause}")
+    if unprepared:
+        return ProjectNotPrepared(f"run {run} was not stored: {cause}")
+    return BrokerUnavailable(f"run {run} was not stored within {deadline.spent:g} s: {cause}")

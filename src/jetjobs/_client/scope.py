@@ -9,7 +9,14 @@ from jetjobs._client.calls import Deadline
 from jetjobs._client.lookup import JobLookup
 from jetjobs._core.durations import DurationLike, duration
 from jetjobs._ports import Backend
-from jetjobs.errors import ConfigError
+from jetjobs.errors import (
+    AnswerUnknown,
+    BrokerError,
+    BrokerUnavailable,
+    ConfigError,
+    PermissionMissing,
+    ProjectNotPrepared,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +36,24 @@ class Scope:
         Raises:
             ConfigError: the timeout is no duration, or zero.
         """
-        return Deadline(self.timeout if timeout is None else seconds(timeout, "timeout"))
+        return self.within(self.timeout if timeout is None else seconds(timeout, "timeout"))
+
+    def within(self, some: float) -> Deadline:
+        """The end of a call that begins now and may take so many seconds."""
+        return Deadline(some, self._stands)
+
+    async def _stands(self) -> bool:
+        try:
+            await self.backend.broker.measure_clock()  # asks for the stream by its name
+        except ProjectNotPrepared:
+            return False
+        except (BrokerUnavailable, AnswerUnknown):
+            return True  # nobody can tell: as in a cluster that is choosing who may
+        except PermissionMissing:
+            return self.lookup.knows_any
+        except BrokerError:
+            return False
+        return True
 
 
 def seconds(span: DurationLike, what: str) -> float:

@@ -234,6 +234,7 @@ class Connection:
                 await self.forget(sub)
             set_hooks(self.client, self._before)
         self._lose()
+        self._wake()
 
     # -- nats-py's callbacks
 

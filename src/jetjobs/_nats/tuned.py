@@ -33,6 +33,7 @@ from jetjobs._nats.inbound import Direct, FrameParser, Handler
 # Values by name, or a block made beforehand, from "NATS/1.0" to its empty line.
 Headers = Mapping[str, str] | bytes
 
+_CLOSE_WITHIN: Final = 2.0
 _SEND_AT: Final = 32  # commands gathered in one loop turn before the first go to the socket
 _WHITESPACE: Final = re.compile(r"\s")
 _BREAKS_OUT: Final = re.compile(r"[ \t\r\n]")
@@ -60,9 +61,21 @@ class TunedClient(Client):
         self._finished = False
 
     async def close(self) -> None:
-        """Close for good, also in the middle of a reconnect."""
+        """Close for good, also in the middle of a reconnect. What a peer doesn't read in time is dropped."""
         self._finished = True
-        await super().close()
+        # nats-py waits until all is written, which to a frozen server takes as long as TCP believes in it.
+        giving_up = asyncio.get_running_loop().call_later(_CLOSE_WITHIN, self._abort)
+        try:
+            await super().close()
+        except OSError:
+            self._abort()  # in the midst of writing; nats-py leaves the socket open then
+        finally:
+            giving_up.cancel()
+
+    def _abort(self) -> None:
+        writer = getattr(self._transport, "_io_writer", None)
+        if writer is not None:
+            writer.transport.abort()
 
     async def _connect_to_server(self, s: Srv) -> None:
         # close() cancels the reconnect, but a wait_for whose connect has just failed swallows that
@@ -114,9 +127,8 @@ class TunedClient(Client):
     async def _process_op_err(self, e: Exception) -> None:
         # A peer that no longer reads leaves bytes in the write buffer, and close() would wait for
         # them as long as TCP does (a quarter of an hour) before the first attempt to reconnect.
-        writer = getattr(self._transport, "_io_writer", None)
-        if writer is not None and not self.is_closed and not self.is_reconnecting:
-            writer.transport.abort()
+        if not self.is_closed and not self.is_reconnecting:
+            self._abort()
         await super()._process_op_err(e)
 
 
