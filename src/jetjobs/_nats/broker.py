@@ -28,8 +28,9 @@ from jetjobs._nats.link import Link
 from jetjobs._nats.operator_signals import OperatorSignals
 from jetjobs._nats.pages import read_messages
 from jetjobs._nats.provision import Provisioner, ProvisionSettings, wanted_streams
-from jetjobs._nats.pull import ContinuousPull, Share
+from jetjobs._nats.pull import ContinuousPull
 from jetjobs._nats.rights import prove_deliveries
+from jetjobs._nats.share import Share
 from jetjobs._nats.together import FirstBlocks, store_together
 from jetjobs._nats.tuned import Headers
 from jetjobs._ports import DrainAnswer, OnCall, OnDelivery

@@ -31,8 +31,9 @@ from jetjobs._nats.faults import (
 from jetjobs._nats.inbound import Inbound
 from jetjobs._nats.link import Link
 from jetjobs._nats.provision import nanoseconds
-from jetjobs._nats.pull import ContinuousPull, Share
+from jetjobs._nats.pull import ContinuousPull
 from jetjobs._nats.rights import prove_deliveries
+from jetjobs._nats.share import Share
 from jetjobs._nats.tuned import end_interest
 from jetjobs._ports import Delivery, OnDelivery
 from jetjobs.errors import BrokerError, StreamMismatch

@@ -32,6 +32,7 @@ from jetjobs._nats.delivery import ACK_PREFIX, NAK, AckOutbox, NatsDelivery, con
 from jetjobs._nats.inbound import Inbound
 from jetjobs._nats.link import Link
 from jetjobs._nats.rights import next_subject
+from jetjobs._nats.share import AFTER_REFUSAL, Share
 from jetjobs._ports import OnDelivery
 from jetjobs.errors import AnswerUnknown, BrokerError, BrokerUnavailable, JetJobsError
 
@@ -43,78 +44,16 @@ HEARTBEAT_MOST: Final = 25.0  # the server wants less than half of `expires`
 _CHEAP: Final = 100  # up to so many jobs every heartbeat may come at its shortest
 
 _GATHER: Final = 0.0005
-_AFTER_REFUSAL: Final = 0.5
 _LOOK_EVERY: Final = 1.0
 _SLACK: Final = 0.5
 _RETRY_RECOVERY: Final = 1.0
 # Pulls end before the server has removed the consumer's files. One made again within that moment loses its own
 # (measured: each third), and can't be changed any more.
 _DELETION_TAKES: Final = 0.25
-_REFUSAL_COUNTS: Final = 10 * _AFTER_REFUSAL  # one that lasts is met again sooner
 _NANO: Final = 1_000_000_000
 
 # Every pull of the consumer has ended, without saying how much of it was served.
 _ALL_ENDED: Final = ("Consumer Deleted", "Leadership Change", "Server Shutdown", "Consumer is push based")
-
-
-class Share:
-    """One job's consumption; implements `_ports.Consumption`."""
-
-    def __init__(self, pull: ContinuousPull, consumer: str, on_delivery: OnDelivery) -> None:
-        self._pull = pull
-        self.consumer = consumer
-        self.on_delivery = on_delivery
-        self.recreate: Callable[[], Awaitable[None]] | None = None
-        self.number = ""
-        self.next_subject = ""
-        self.credit = 0
-        self.requested = 0
-        self.largest = 1
-        self.pulls: dict[str, int] = {}
-        self.heard_at = 0.0
-        self.suspect = ""  # why the consumer may have gone
-        self.deleted_at = float("-inf")
-        self.trouble = ""  # why it couldn't be brought back
-        self.refusal: tuple[str, float] = ("", float("-inf"))  # the last pull refused: why, and when
-        self.stopped = False
-        self.flushing: asyncio.Handle | None = None
-
-    @property
-    def problem(self) -> str | None:
-        """Why nothing is given: the consumer can't be brought back, or refuses pulls."""
-        if self.trouble:
-            return self.trouble
-        why, at = self.refusal
-        return why if self._pull.now - at < _REFUSAL_COUNTS else None
-
-    def allow(self, slots: int) -> None:
-        """Take up to `slots` deliveries more."""
-        self.credit += slots
-        standing = self.credit + self.requested
-        self.largest = max(self.largest, standing)
-        self._pull.consider(self)
-
-    async def stop(self) -> None:
-        """Deliveries stop arriving; what still comes goes back to the broker."""
-        await self._pull.stop(self)
-
-    def take(self) -> bool:
-        """Use up one slot for a delivery; False if none was allowed."""
-        if self.requested > 0:
-            self.requested -= 1
-            if self.requested == 0:
-                self.pulls.clear()  # all served
-            return True
-        if self.credit > 0:
-            self.credit -= 1
-            return True
-        return False
-
-    def end_pulls(self) -> None:
-        """Nothing asked for will be served any more."""
-        self.credit += self.requested
-        self.requested = 0
-        self.pulls.clear()
 
 
 class ContinuousPull:
@@ -275,7 +214,7 @@ class ContinuousPull:
     def _ask_later(self, share: Share) -> None:
         if share.flushing is not None:
             share.flushing.cancel()
-        share.flushing = self._loop.call_later(_AFTER_REFUSAL, self._ask, share)
+        share.flushing = self._loop.call_later(AFTER_REFUSAL, self._ask, share)
 
     def _doubt(self, share: Share, why: str) -> None:
         """Have the keeper look whether the consumer is still there."""
