@@ -55,11 +55,11 @@ SHORT = {
 }
 LONG = {  # the broker saves the state of schedules two to two and a half minutes after they were made
     "broker_stopped": Outage("broker", crash=False, away=60, life=200),
-    "broker_killed_before_it_saved_schedules": Outage("broker", crash=True, away=60, life=30),
+    "broker_killed_before_it_saved_schedules": Outage("broker", crash=True, away=60, life=40),
     "broker_killed_after_it_saved_schedules": Outage("broker", crash=True, away=60, life=200),
-    "broker_killed_for_150_s": Outage("broker", crash=True, away=150, life=5),
+    "broker_killed_for_150_s": Outage("broker", crash=True, away=150, life=40),
     "broker_killed_for_150_s_after_it_saved_schedules": Outage("broker", crash=True, away=150, life=200),
-    "hosts_stopped": Outage("hosts", crash=False, away=60, life=30),
+    "hosts_stopped": Outage("hosts", crash=False, away=60, life=40),
     "hosts_killed": Outage("hosts", crash=True, away=60, life=200),
 }
 
