@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.test_cli_signals import address_in
+from tests.field.test_interrupts import address_in
 from tests.support.commands import APP, Terminal
 
 pytestmark = pytest.mark.integration
@@ -55,7 +55,7 @@ def test_a_running_job_may_finish_before_the_reload(terminal: Terminal):
         dev.wait_for("slow started")
         (terminal.folder / "helper.py").write_text('WORD = "second"\n')
         dev.wait_for("host_started", times=2)
-        assert dev.said.index("slow ended") > dev.said.index("reloading")
+        assert dev.said.index("slow ended") > dev.said.index("helper.py changed: reloading")
         assert "SUCCEEDED" in terminal.run("runs", "show", run_id).out
         dev.signal(signal.SIGTERM)
         assert dev.end() == 0

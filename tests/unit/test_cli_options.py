@@ -1,12 +1,15 @@
 import argparse
 import io
 import logging
+import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from types import ModuleType
 
 import pytest
 import structlog
 
+from jetjobs import cli
 from jetjobs.cli import entry, failures
 from jetjobs.cli.failures import ExitCode, Mistake, exit_code, hide_logins, message_of
 from jetjobs.cli.logs import configure_logs
@@ -24,6 +27,21 @@ from jetjobs.errors import (
 )
 
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
+
+
+class _Interrupted(ModuleType):
+    """A module whose import a Ctrl-C ends."""
+
+    def __getattr__(self, name: str) -> object:
+        raise KeyboardInterrupt
+
+
+def test_ctrl_c_while_the_command_is_still_being_loaded(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    monkeypatch.setitem(sys.modules, "jetjobs.cli.entry", _Interrupted("jetjobs.cli.entry"))
+    assert cli.main(["--version"]) == ExitCode.INTERRUPTED
+    assert capsys.readouterr().err == "interrupted\n"
 
 
 @pytest.mark.parametrize(

@@ -2,4 +2,15 @@
 
 from __future__ import annotations
 
-from jetjobs.cli.entry import main as main
+import sys
+from collections.abc import Sequence
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit code; `jetjobs.cli.failures` lists them."""
+    try:
+        from jetjobs.cli.entry import main as enter  # noqa: PLC0415 - a Ctrl-C in its tenths of a second is one, too
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        return 130
+    return enter(argv)

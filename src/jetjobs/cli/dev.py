@@ -172,8 +172,8 @@ class Reloading:
         try:
             while not self._interrupts.heard:
                 self._child.start()
-                if self._until_change():
-                    _say("changed: reloading")
+                if different := self._until_change():
+                    _say(f"{_named(different)} changed: reloading")
                 self._drain()
         finally:
             self._child.kill()
@@ -208,6 +208,12 @@ class Reloading:
                 break
             time.sleep(0.05)
         self._child.kill()
+
+
+def _named(files: Sequence[str]) -> str:
+    """Which files those are, in one line: a `git checkout` changes hundreds."""
+    first = os.path.relpath(files[0]) if Path(files[0]).is_relative_to(Path.cwd()) else files[0]
+    return first if len(files) == 1 else f"{first} and {len(files) - 1} more"
 
 
 def _say(text: str) -> None:

@@ -38,7 +38,7 @@ exit codes: 0 done · 1 the run didn't succeed, or doctor found a failure · 2 w
 AddOptions = Callable[[Parser], None]
 _COMMANDS: dict[str, tuple[AddOptions, str]] = {
     "run": (add_run, "run the jobs of some modules until SIGTERM or Ctrl-C"),
-    "dev": (add_dev, "the same with a broker of its own, and again whenever the code changes"),
+    "dev": (add_dev, "run jobs with a broker of their own, and again whenever the code changes"),
     "init": (add_init, "make stream, job descriptions and consumers exist before hosts are rolled out"),
     "demo": (add_demo, "index this checkout with jobs, to see some run"),
     "trigger": (add_trigger, "ask for a run"),

@@ -14,12 +14,13 @@ import sys
 import traceback
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PureWindowsPath
 from types import ModuleType
 from typing import Any, cast
 
 from jetjobs.cli.failures import Mistake, UserCodeError
 from jetjobs.host import JobHost
+from jetjobs.job import Job
 from jetjobs.module import Module
 
 _OURS = str(Path(__file__).parents[1]) + os.sep
@@ -65,11 +66,26 @@ def _targets(path: str) -> list[Module | JobHost]:
 
 
 def _refuse_file(path: str) -> None:
-    if path.endswith(".py") or os.sep in path:
-        dotted = path.removesuffix(".py").strip("./").replace(os.sep, ".")
-        raise Mistake(f"{path!r} is a file; write the module as it is imported: {dotted}")
+    file, _, attribute = path.rpartition(":") if path.rpartition(":")[2].isidentifier() else (path, "", "")
+    if file.endswith(".py") or "/" in file or "\\" in file:
+        dotted, folder = _as_imported(file)
+        where = f", from the folder {folder}" if folder else ""
+        raise Mistake(
+            f"'{path}' is a file; write the module as it is imported{where}: {dotted}{attribute and f':{attribute}'}"
+        )
     if not all(part.isidentifier() for part in path.replace(":", ".").split(".")):
         raise Mistake(f"{path!r} is no module path; write pkg.mod or pkg.mod:attr")
+
+
+def _as_imported(file: str) -> tuple[str, str]:
+    """The dotted name of a file below the working folder; for another its own name, and the folder it lies in.
+
+    Both slashes separate: a path of Windows is one here, too.
+    """
+    parts = [part for part in file.removesuffix(".py").replace("\\", "/").split("/") if part not in {"", "."}]
+    if (Path(file).is_absolute() or PureWindowsPath(file).is_absolute() or ".." in parts) and parts:
+        return parts[-1], file[: max(file.rfind("/"), file.rfind("\\"))] or "/"
+    return ".".join(parts), ""
 
 
 # ------------------------------------------------------------------ importing
@@ -115,8 +131,11 @@ def _missing(name: str, missing: str, path: str) -> Mistake:
         if isinstance(getattr(module, last, None), (Module, JobHost)):
             return Mistake(f"there is no module {name!r}, but {last} in {parent}: did you mean {parent}:{last}?")
     hint = _did_you_mean(last, _modules_beside(parent), f"{parent}." if parent else "")
+    if not parent and not hint:
+        hint = "; go to the folder it lies in, install its package, or name its folder in PYTHONPATH"
     where = f"in package {parent!r}" if parent else f"from {Path.cwd()}"
-    return Mistake(f"no module {missing!r} can be found {where} ({path}){hint}")
+    named = f" ({path})" if path != missing else ""
+    return Mistake(f"no module {missing!r} can be found {where}{named}{hint}")
 
 
 def _modules_beside(parent: str) -> Iterator[str]:
@@ -179,6 +198,8 @@ def _resolve(value: Any, path: str) -> list[Module | JobHost]:
         return _all_of(value, path)
     if _is_module_class(value):
         return [_make(value, path)]
+    if isinstance(value, Job):
+        raise _a_job(cast("Job[Any, Any]", value), path)
     if isinstance(value, (list, tuple, set, frozenset)) and value:
         members = cast("Iterable[Any]", value)
         return [target for member in members for target in _resolve_member(member, path)]
@@ -207,6 +228,13 @@ def _make(maker: Any, path: str) -> Any:
         raise UserCodeError(
             _user_frames(error), f"{name}() of {path} failed: {type(error).__name__}: {error}"
         ) from None
+
+
+def _a_job(job: Job[Any, Any], path: str) -> Mistake:
+    return Mistake(
+        f"{path} is the job {job.address}, and a host runs whole modules; name the module, as in "
+        f"{path.partition(':')[0]}, and leave jobs out with --disable"
+    )
 
 
 def _not_runnable(value: object, path: str) -> Mistake:
