@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import pickle
 from collections.abc import AsyncIterator, Mapping
-from pathlib import Path
 from typing import Any, cast
 
 import msgpack
@@ -144,35 +142,3 @@ async def test_a_payload_that_does_not_fit_is_failed_at_its_first_attempt(field:
     assert (record.status, record.attempt, record.max_attempts) == (RunStatus.FAILED, 1, 3)
     assert says in str(record.error)
     await field.retired("billing.eu.send")
-
-
-async def test_pickles_and_their_like_are_only_bytes(field: Field, tmp_path: Path):
-    """A payload that would touch a file if anything executed it."""
-    touched = tmp_path / "touched"
-
-    class Evil:
-        def __reduce__(self) -> tuple[Any, ...]:
-            return Path.touch, (touched,)
-
-    reduce = json.dumps(
-        {"py/object": "pathlib.Path", "py/reduce": [{"py/function": "pathlib.Path.touch"}, str(touched)]}
-    )
-    yaml = f"!!python/object/apply:pathlib.Path.touch [{touched}]"
-    bodies: dict[str, tuple[bytes, bytes | None]] = {
-        "pickle": (pickle.dumps(Evil()), None),
-        "pickle-as-msgpack": (pickle.dumps(Evil()), head(Content_Type="application/msgpack")),
-        "pickle-in-an-extension": (
-            packed(msgpack.ExtType(1, pickle.dumps(Evil()))),
-            head(Content_Type="application/msgpack"),
-        ),
-        "pickle-by-its-type": (pickle.dumps(Evil()), head(Content_Type="application/x-python-pickle")),
-        "yaml": (yaml.encode(), None),
-        "reduce": (reduce.encode(), None),
-    }
-    for run_id, (body, lines) in bodies.items():
-        await field.raw.pub(field.subject("billing.eu.echo", f"run.{run_id}"), body, lines)
-    statuses = {run_id: (await field.ended("billing.eu.echo", run_id)).status for run_id in bodies}
-    # The last is plain JSON: it arrives as the dict it is.
-    assert statuses == {**dict.fromkeys(bodies, RunStatus.FAILED), "reduce": RunStatus.SUCCEEDED}
-    assert (await field.ended("billing.eu.echo", "reduce")).result == json.loads(reduce)
-    assert not touched.exists()

@@ -38,8 +38,15 @@ class Reader:
         self._payloads = scope.backend.payloads
 
     async def stored(self, run: RunKey, deadline: Deadline) -> Stored | None:
-        """The record with its revision, `None` while there is none."""
-        return await read(lambda: self._runs.get(run), deadline, f"reading run {run}")
+        """The record with its revision, `None` while there is none.
+
+        Raises:
+            PayloadInvalidError: what is stored there is no record, or one of a newer version.
+        """
+        try:
+            return await read(lambda: self._runs.get(run), deadline, f"reading run {run}")
+        except PayloadInvalidError as error:
+            raise PayloadInvalidError(f"the record of run {run} can't be read: {error}") from error
 
     async def last(self, subject: str, deadline: Deadline) -> Message | None:
         """The newest message on a subject."""

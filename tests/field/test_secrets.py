@@ -97,7 +97,9 @@ def stored_with_secret(server: RealServer) -> list[Path]:
 
 
 @pytest.mark.parametrize("kind", TARGETS)
-async def test_a_life_with_a_password(make_server: Callable[[str], RealServer], project: str, heard: Heard, kind: str):
+async def test_b123_a_life_with_a_password(
+    make_server: Callable[[str], RealServer], project: str, heard: Heard, kind: str
+):
     """Connect, run, fail, lose the broker, come back, close."""
     auth, target = TARGETS[kind]
     server = make_server(auth)
@@ -128,7 +130,7 @@ async def test_a_life_with_a_password(make_server: Callable[[str], RealServer], 
 
 
 @pytest.mark.parametrize("kind", TARGETS)
-async def test_a_wrong_word(make_server: Callable[[str], RealServer], project: str, heard: Heard, kind: str):
+async def test_b123_a_wrong_word(make_server: Callable[[str], RealServer], project: str, heard: Heard, kind: str):
     """The server knows another one: the error tells neither."""
     auth, target = TARGETS[kind]
     server = make_server(auth)
@@ -157,7 +159,7 @@ async def test_a_wrong_word(make_server: Callable[[str], RealServer], project: s
         "nats://ann:{} x@127.0.0.1:{}",
     ],
 )
-async def test_nobody_there(project: str, heard: Heard, url: str):
+async def test_b123_nobody_there(project: str, heard: Heard, url: str):
     there = url.format(SECRET, free_port())
     for opened in (JobHost(shop(), project=project, nats=there), JobClient(there, project=project)):
         with pytest.raises(Exception) as unreachable:  # whatever it is, it keeps the secret
@@ -167,7 +169,7 @@ async def test_nobody_there(project: str, heard: Heard, url: str):
 
 
 @pytest.mark.parametrize("kind", ["url", "token-in-url"])
-def test_the_command_line(make_server: Callable[[str], RealServer], tmp_path: Path, project: str, kind: str):
+def test_b123_the_command_line(make_server: Callable[[str], RealServer], tmp_path: Path, project: str, kind: str):
     """Doctor, lists and failures, with tracebacks asked for, right and wrong."""
     auth, target = TARGETS[kind]
     server = make_server(auth)
@@ -175,12 +177,12 @@ def test_the_command_line(make_server: Callable[[str], RealServer], tmp_path: Pa
     commands = (["doctor"], ["doctor", "--json"], ["hosts", "list"], ["runs", "list", "--json"], ["init", "app"])
     for word in (SECRET, f"wrong-{SECRET}"):
         terminal = Terminal(tmp_path, nats=target(server, word), project=project)
-        for args in commands:
+        for args in commands if word == SECRET else commands[:2]:
             done = terminal.run(*args, "--debug")
             assert SECRET not in done.out + done.err, args
             assert done.code in {0, 1, 3, 4}, done.err
     gone = Terminal(tmp_path, nats=f"nats://ann:{SECRET}@127.0.0.1:{free_port()}", project=project)
-    for args in commands:
+    for args in commands[:3:2]:
         done = gone.run(*args, "--debug")
         assert done.code != 0
         assert SECRET not in done.out + done.err, args

@@ -93,7 +93,7 @@ async def call_all(field: Field, evil: str) -> None:
     assert await later.status() is RunStatus.CANCELLED
 
 
-async def test_no_text_of_strangers_becomes_a_subject(tracing_server: RealServer, project: str):
+async def test_b119_no_text_of_strangers_becomes_a_subject(tracing_server: RealServer, project: str):
     """B119: get_job, run ids, filters and keys, on a server in trace mode."""
     own = re.compile(
         rf"(\$JS\.(API|ACK)\..*(JETJOBS|jetjobs)_{project}(_\w+)?\b.*|\$JS\.API\.INFO|\$KV\.jetjobs_{project}_\w+\..*"
@@ -119,7 +119,7 @@ async def test_no_text_of_strangers_becomes_a_subject(tracing_server: RealServer
         assert not [subject for subject in sent if re.search(r"\$JS\.API\.STREAM\.(DELETE|UPDATE|CREATE)", subject)]
 
 
-async def test_what_is_not_a_text_is_refused_like_a_bad_one(nats_url: str, project: str):
+async def test_b119_what_is_not_a_text_is_refused_like_a_bad_one(nats_url: str, project: str):
     async with field_of(nats_url, project) as field:
         await field.host(shop())
         for wrong in (None, 7, b"pay", ["shop", "pay"], object()):

@@ -1,4 +1,4 @@
-"""One name declared twice, in one host, in two hosts of a process, in hosts that disagree; and jobs nobody hosts."""
+"""B118, B131: one name declared twice, in one host, in two, in hosts that disagree; and jobs nobody hosts."""
 
 from __future__ import annotations
 
@@ -7,22 +7,16 @@ import os
 import signal
 import sys
 import time
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 
-from jetjobs import JobClient, JobContext, JobHost, Module, RunStatus
+from jetjobs import Every, JobClient, JobContext, JobHost, Module, RunStatus
+from jetjobs._core import names
 from jetjobs.errors import AmbiguousHostError, ClientError, DuplicateJobError, JobsNotHosted, UnknownJobError
-from tests.support.field import Field, field_of
+from tests.support.field import Field
 
 pytestmark = pytest.mark.integration
-
-
-@pytest.fixture
-async def field(nats_url: str, project: str) -> AsyncIterator[Field]:
-    async with field_of(nats_url, project) as made:
-        yield made
 
 
 def shop(ran: list[str], name: str, **policy: Any) -> Module:
@@ -41,31 +35,39 @@ async def handler(ctx: JobContext) -> None:
     """Nothing."""
 
 
+async def rules_of(field: Field) -> list[str]:
+    """The rules by which the broker fires, one for each schedule message."""
+    stream = field.nats.jetstream()
+    subjects = [subject for subject in await field.messages() if ".schedule." in subject]
+    found: list[Any] = [await stream.get_last_msg(names.stream(field.project), subject) for subject in subjects]
+    return sorted(message.headers["Nats-Schedule"] for message in found)
+
+
 class TestTwice:
     """B118."""
 
-    def test_in_one_module(self):
+    def test_b118_in_one_module(self):
         module = Module("shop")
         module.expose_job("x", handler)
         with pytest.raises(DuplicateJobError) as twice:
             module.expose_job("x", handler)
-        assert str(twice.value).count("test_declarations_twice.py:") == 2
+        assert str(twice.value).count("test_declared_twice.py:") == 2
 
-    def test_in_two_modules_of_one_name_in_one_host(self, project: str):
+    def test_b118_in_two_modules_of_one_name_in_one_host(self, project: str):
         first, second = Module("shop"), Module("shop")
         for module in (first, second):
             module.expose_job("x", handler)
         with pytest.raises(DuplicateJobError, match=r"shop\.x") as twice:
             JobHost([first, second], project=project)
-        assert str(twice.value).count("test_declarations_twice.py:") == 2
+        assert str(twice.value).count("test_declared_twice.py:") == 2
 
-    def test_the_same_module_twice_in_one_host(self, project: str):
+    def test_b118_the_same_module_twice_in_one_host(self, project: str):
         module = Module("shop")
         module.expose_job("x", handler)
         with pytest.raises(DuplicateJobError):
             JobHost([module, module], project=project)
 
-    async def test_two_hosts_of_one_process_share_the_job(self, field: Field):
+    async def test_b118_two_hosts_of_one_process_share_the_job(self, field: Field):
         """Each run is done by one of them; both have slots of the one limit."""
         ran: list[str] = []
         await field.host(shop(ran, "first", max_concurrency=4))
@@ -76,7 +78,7 @@ class TestTwice:
         assert len(ran) == 100
         assert set(ran) == {"first", "second"}
 
-    async def test_one_module_in_two_hosts_of_one_project(self, field: Field):
+    async def test_b118_one_module_in_two_hosts_of_one_project(self, field: Field):
         """Bound twice to the same project is no ambiguity."""
         ran: list[str] = []
         module = shop(ran, "one")
@@ -84,7 +86,7 @@ class TestTwice:
         await field.host(module)
         assert await (await module.jobs["pay"].trigger(1)).result(timeout=10) == "one"
 
-    async def test_one_module_in_hosts_of_two_projects(self, field: Field, nats_url: str, project: str):
+    async def test_b118_one_module_in_hosts_of_two_projects(self, field: Field, nats_url: str, project: str):
         module = shop([], "one")
         await field.host(module)
         async with JobHost([module], project=f"{project}-b", nats=nats_url):
@@ -93,7 +95,9 @@ class TestTwice:
         assert await (await module.jobs["pay"].trigger(1)).result(timeout=10) == "one"
 
     @pytest.mark.parametrize("attempts", [1, 2])
-    async def test_hosts_that_disagree_warn_once(self, field: Field, capsys: pytest.CaptureFixture[str], attempts: int):
+    async def test_b118_hosts_that_disagree_warn_once(
+        self, field: Field, capsys: pytest.CaptureFixture[str], attempts: int
+    ):
         """B118: two hosts of one version with different declarations: one warning, and the work is done."""
         ran: list[str] = []
         await field.host(shop(ran, "first", max_attempts=1), version="1.0")
@@ -104,7 +108,19 @@ class TestTwice:
         assert len(warnings) == attempts - 1
         assert all("shop.pay" in line for line in warnings)
 
-    async def test_another_version_may_differ(self, field: Field, capsys: pytest.CaptureFixture[str]):
+    async def test_b118_hosts_that_disagree_about_a_schedule(self, field: Field, capsys: pytest.CaptureFixture[str]):
+        """Without versions the first one's stays, and the other says so; a newer version's declaration counts."""
+        jobs = {hours: shop([], f"{hours} h", triggers=[Every(f"{hours}h")]) for hours in (1, 2, 3)}
+        await field.host(jobs[1])
+        await field.host(jobs[2])
+        assert await rules_of(field) == ["@every 3600s"]
+        assert "shop.pay" in next(
+            line for line in capsys.readouterr().out.splitlines() if "schedule_declared_differently" in line
+        )
+        await field.host(jobs[3], version="2.0")
+        assert await rules_of(field) == ["@every 10800s"]
+
+    async def test_b118_another_version_may_differ(self, field: Field, capsys: pytest.CaptureFixture[str]):
         await field.host(shop([], "first", max_attempts=1), version="1.0")
         await field.host(shop([], "second", max_attempts=2), version="1.1")
         assert "job_declared_differently" not in capsys.readouterr().out
@@ -113,7 +129,7 @@ class TestTwice:
 class TestNobodyHosts:
     """B131."""
 
-    async def test_a_job_nobody_ever_described(self, field: Field):
+    async def test_b131_a_job_nobody_ever_described(self, field: Field):
         await field.host(shop([], "one"))
         for name in ("shop.pya", "shop.Pay", "shopp.pay"):
             with pytest.raises(UnknownJobError) as unknown:
@@ -122,7 +138,7 @@ class TestNobodyHosts:
             assert "shop.pay" in str(unknown.value)
         assert await field.messages() == {}
 
-    async def test_allowed_all_the_same_it_waits_and_the_waiting_ends(self, field: Field):
+    async def test_b131_allowed_all_the_same_it_waits_and_the_waiting_ends(self, field: Field):
         await field.host(shop([], "one"))
         run = await field.client.get_job("shop.typo").trigger(1, allow_unknown=True)
         assert run.no_host
@@ -132,7 +148,7 @@ class TestNobodyHosts:
         assert 2.5 < time.monotonic() - started < 3.5
         assert await run.status() is RunStatus.QUEUED
 
-    async def test_described_and_no_host_lives(self, field: Field):
+    async def test_b131_described_and_no_host_lives(self, field: Field):
         """Stored, told, and run by whichever host comes."""
         ran: list[str] = []
         async with JobHost(shop(ran, "first"), project=field.project, nats=field.url):
@@ -144,7 +160,7 @@ class TestNobodyHosts:
         await field.host(shop(ran, "second"))
         assert await run.result(timeout=10) == "second"
 
-    async def test_a_wait_without_an_end_is_cancelled(self, field: Field):
+    async def test_b131_a_wait_without_an_end_is_cancelled(self, field: Field):
         await field.host(shop([], "one"))
         run = await field.client.get_job("shop.typo").trigger(1, allow_unknown=True)
         waiting = asyncio.create_task(run.wait())
@@ -154,13 +170,13 @@ class TestNobodyHosts:
             await waiting
         assert await run.status() is RunStatus.QUEUED
 
-    async def test_a_job_bound_to_nothing(self):
+    async def test_b131_a_job_bound_to_nothing(self):
         module = shop([], "one")
         with pytest.raises(JobsNotHosted, match="JobClient"):
             await module.jobs["pay"].trigger(1)
 
     @pytest.mark.faults
-    async def test_ctrl_c_ends_a_wait_without_an_end(self, field: Field):
+    async def test_b131_ctrl_c_ends_a_wait_without_an_end(self, field: Field):
         await field.host(shop([], "one"))
         program = (
             "import asyncio, sys\nfrom jetjobs import JobClient\n"
@@ -190,7 +206,7 @@ class TestNobodyHosts:
         assert err.decode().strip().endswith("KeyboardInterrupt")
 
 
-async def test_a_client_that_is_not_open_says_so(nats_url: str, project: str):
+async def test_b131_a_client_that_is_not_open_says_so(nats_url: str, project: str):
     client = JobClient(nats_url, project=project)
     with pytest.raises(ClientError, match="not connected"):
         await client.runs.list()

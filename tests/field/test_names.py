@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from jetjobs import JobClient, JobContext, JobHost, Module, RunStatus
+from jetjobs import Cron, Every, JobClient, JobContext, JobHost, Module, RunStatus
 from jetjobs.client import CancelOutcome
 from jetjobs.errors import ConfigError, DeclarationError, InvalidNameError
 from tests.support.commands import clean_environment, command
@@ -29,7 +29,7 @@ GOOD_JOBS = ["b", "B", "-", "_", "7", "run", "tick", "send_invoice", "send-invoi
 
 
 @pytest.mark.parametrize("name", LISTED, ids=lambda name: ascii(name)[:20])
-def test_a_listed_name_is_good_or_refused_at_declaration(name: Any):
+def test_b114_a_listed_name_is_good_or_refused_at_declaration(name: Any):
     """B114: a ValueError that shows it, and never a broker's time-out."""
     if name == "a.b":
         Module(name)
@@ -45,7 +45,7 @@ def test_a_listed_name_is_good_or_refused_at_declaration(name: Any):
 
 
 @pytest.mark.parametrize("name", [*LISTED, "A", "Shop", "x" * 33], ids=lambda name: ascii(name)[:20])
-def test_a_listed_name_is_no_project(name: Any, monkeypatch: pytest.MonkeyPatch):
+def test_b116_a_listed_name_is_no_project(name: Any, monkeypatch: pytest.MonkeyPatch):
     """B114, B116: nor is a project named by a default."""
     monkeypatch.delenv("JETJOBS_PROJECT", raising=False)
     for make in (JobHost, JobClient):
@@ -54,7 +54,7 @@ def test_a_listed_name_is_no_project(name: Any, monkeypatch: pytest.MonkeyPatch)
 
 
 @pytest.mark.parametrize("name", LISTED, ids=lambda name: ascii(name)[:20])
-async def test_a_listed_name_is_never_asked_of_the_broker(nats_url: str, project: str, name: Any):
+async def test_b114_a_listed_name_is_never_asked_of_the_broker(nats_url: str, project: str, name: Any):
     async with field_of(nats_url, project) as field:
         await field.host(Module("m"))
         for call in (lambda: field.client.get_job("m", name), lambda: field.client.run("m", name, "r")):
@@ -80,7 +80,7 @@ def command_line(field: Field, *args: str) -> Any:
     return json.loads(done.stdout)
 
 
-async def test_every_good_name_works_end_to_end(nats_url: str, project: str):
+async def test_b114_every_good_name_works_end_to_end(nats_url: str, project: str):
     """B114: trigger, result, record, list, cancel; and all stay apart."""
     modules = [Module(name) for name in GOOD_MODULES]
     for module in modules:
@@ -107,8 +107,25 @@ async def test_every_good_name_works_end_to_end(nats_url: str, project: str):
         assert len(await field.client.runs.list(limit=1000)) == len(names) + len(names[::7])
 
 
+async def test_b114_schedules_of_such_names_fire_and_apart(nats_url: str, project: str):
+    """B114: schedules, whose subjects and ids have the names in them."""
+    ran: dict[str, int] = {}
+
+    async def tick(ctx: JobContext) -> None:
+        ran[f"{ctx.module}.{ctx.job}"] = ran.get(f"{ctx.module}.{ctx.job}", 0) + 1
+
+    modules = [Module(name) for name in ("a.b", "a-2Eb", "A.B", "-", "tick")]
+    for module in modules:
+        module.expose_job("tick", tick, timeout="20s", triggers=[Every("1s", name="each-1_s"), Cron("* * * * * *")])
+    async with field_of(nats_url, project) as field:
+        await field.host(*modules)
+        await until(lambda: len(ran) == 5 and min(ran.values()) >= 3)
+        subjects = [subject for subject in await field.messages() if ".schedule." in subject]
+        assert len(subjects) == 10
+
+
 @pytest.mark.parametrize("module, job", [("a.b.c", "send-invoice"), ("A", "_"), ("-", "-"), ("run", "tick")])
-async def test_the_command_line_takes_and_shows_them(nats_url: str, project: str, module: str, job: str):
+async def test_b114_the_command_line_takes_and_shows_them(nats_url: str, project: str, module: str, job: str):
     """B114; a name that begins like an option stands after `--`, or behind `=`."""
     made = Module(module)
     made.expose_job(job, handler, timeout="20s")
@@ -127,7 +144,7 @@ async def test_the_command_line_takes_and_shows_them(nats_url: str, project: str
 
 
 @pytest.mark.parametrize("size", [199, 200, 201])
-def test_together_they_take_200_bytes(size: int):
+def test_b114_together_they_take_200_bytes(size: int):
     module = Module("m.n")  # five bytes in a subject
     if size <= 200:
         module.expose_job("j" * (size - 5), handler)
@@ -136,7 +153,7 @@ def test_together_they_take_200_bytes(size: int):
             module.expose_job("j" * (size - 5), handler)
 
 
-async def test_the_longest_names_work(nats_url: str, project: str):
+async def test_b114_the_longest_names_work(nats_url: str, project: str):
     module = Module(".".join("m" * 30))  # 30 letters, 29 dots: 117 bytes
     module.expose_job("j" * 83, handler, timeout="20s")
     async with field_of(nats_url, project) as field:
@@ -145,7 +162,7 @@ async def test_the_longest_names_work(nats_url: str, project: str):
         assert await run.result(timeout=10) == [module.name, "j" * 83, 1]
 
 
-async def test_projects_never_see_each_other(nats_url: str, project: str):
+async def test_b116_projects_never_see_each_other(nats_url: str, project: str):
     """B116: same module, job and key in projects of like names; hosts for each."""
     projects = [project, f"{project}-a", f"{project}_a", f"{project}a", project[:-1]]
     ran: dict[str, list[str]] = {name: [] for name in projects}
