@@ -21,7 +21,8 @@ from jetjobs.context import JobContext
 from jetjobs.declaring import ExposeOptions, JobDecorator, JobMethod, JobOptions, declare_job
 from jetjobs.errors import DeclarationError, DuplicateJobError, UnknownJobError
 from jetjobs.handlers import HandlerShape, inspect_handler, local_names
-from jetjobs.job import AnyBinding, Job, TriggerOptions
+from jetjobs.job import AnyBinding, Job
+from jetjobs.triggered import TriggerOptions
 
 Lifespan = Callable[[], AbstractAsyncContextManager[Any] | AsyncIterator[Any]]
 Hook = Callable[..., Any]

@@ -35,8 +35,9 @@ from jetjobs._nats import OpenClient
 from jetjobs.client import open_scope
 from jetjobs.config import ClientSettings, resolve_client_settings, resolve_project
 from jetjobs.errors import ConfigError
-from jetjobs.job import Job, TriggerOptions
+from jetjobs.job import Job
 from jetjobs.module import Module
+from jetjobs.triggered import TriggerOptions
 
 P = TypeVar("P")
 R = TypeVar("R")

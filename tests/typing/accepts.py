@@ -8,8 +8,9 @@ from datetime import timedelta
 from typing import Any, assert_type
 
 from jetjobs import Backoff, Cron, Every, Job, JobContext, JobPolicy, Module, OnEvent, RunRecord, RunStatus, job
-from jetjobs.job import AsyncJob, BlockingTriggeredRun, PlainJob, TriggeredRun
+from jetjobs.job import AsyncJob, PlainJob
 from jetjobs.sync import JobClient, JobHandle, JobRun
+from jetjobs.triggered import BlockingTriggeredRun, TriggeredRun
 
 
 @dataclass

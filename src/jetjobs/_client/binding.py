@@ -10,7 +10,8 @@ from jetjobs._client.blocking_run import JobRun as BlockingRun
 from jetjobs._client.handle import JobHandle, asked_of
 from jetjobs._client.job_run import JobRun
 from jetjobs._client.scope import Scope
-from jetjobs.job import Job, TriggerOptions
+from jetjobs.job import Job
+from jetjobs.triggered import TriggerOptions
 
 
 class ClientBinding:

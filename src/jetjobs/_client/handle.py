@@ -12,7 +12,8 @@ from jetjobs._client.scope import Scope
 from jetjobs._core.models import JobAddress, RunKey, TriggerInfo
 from jetjobs._core.triggering import PLAIN, Asked, Target, check_options
 from jetjobs._results import result_reader
-from jetjobs.job import Job, TriggerOptions
+from jetjobs.job import Job
+from jetjobs.triggered import TriggerOptions
 
 P = TypeVar("P")
 R = TypeVar("R")

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 if TYPE_CHECKING:
     from jetjobs._core.models import RunRecord
     from jetjobs.context import ChildTrigger
-    from jetjobs.job import Job, TriggeredRun
+    from jetjobs.job import Job
+    from jetjobs.triggered import TriggeredRun
 
 
 class Asking(Protocol):

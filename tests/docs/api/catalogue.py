@@ -79,8 +79,8 @@ PAGES = (
         "client.md",
         "The client",
         "How to use it: [trigger from another service](../../how-to/trigger-from-another-service.md).",
-        ("jetjobs.JobClient", "jetjobs.client.JobHandle", "jetjobs.JobRun", "jetjobs.job.TriggerOptions"),
-        ("jetjobs.client", "jetjobs._client", "jetjobs.job"),
+        ("jetjobs.JobClient", "jetjobs.client.JobHandle", "jetjobs.JobRun", "jetjobs.triggered.TriggerOptions"),
+        ("jetjobs.client", "jetjobs._client", "jetjobs.triggered"),
     ),
     Page(
         "blocking.md",
