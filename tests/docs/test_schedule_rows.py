@@ -7,7 +7,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "how-to" / "schedules.md"
-FOLDERS = ("tests/faults", "tests/engine/host")
+FOLDERS = ("tests/faults", "tests/field", "tests/engine/host")
 
 
 def test_each_row_names_tests_that_exist():

@@ -13,6 +13,8 @@ from jetjobs._core.schedule_record import ScheduleRecord
 from tests.faults.field import show
 from tests.faults.schedule_rig import Jobs, ScheduleRig, every, occurrences_between
 
+pytestmark = pytest.mark.faults
+
 SHORT: Jobs = {"j": {"triggers": [every("1s")], "takes": 2.3, "at_once": 3}}
 LONG: Jobs = {
     "forty": {"triggers": [every("1s")], "takes": 40, "at_once": 3},
@@ -65,7 +67,7 @@ async def _check(schedules: ScheduleRig, job: str) -> ScheduleRecord:
     return found
 
 
-async def test_a_run_longer_than_its_interval_is_never_beside_another(schedules: ScheduleRig):
+async def test_b19_a_run_longer_than_its_interval_is_never_beside_another(schedules: ScheduleRig):
     await _three(schedules, SHORT)
     most = await _most_messages(schedules, 10)
     await schedules.started("j", 4, within=25)
@@ -76,8 +78,8 @@ async def test_a_run_longer_than_its_interval_is_never_beside_another(schedules:
 
 @pytest.mark.soak
 @pytest.mark.timeout(300)
-async def test_runs_of_many_intervals_are_never_beside_each_other(schedules: ScheduleRig):
-    """B19, on three hosts for two minutes."""
+async def test_b19_runs_of_many_intervals_are_never_beside_each_other(schedules: ScheduleRig):
+    """On three hosts for two minutes."""
     await _three(schedules, LONG)
     most = await _most_messages(schedules, 120)
     show(f"{most} messages in the stream at most")

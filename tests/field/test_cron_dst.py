@@ -19,6 +19,8 @@ from tests.support.cron_ticks import Watched, watch
 from tests.support.servers import RealServer
 from tests.support.zones import private_zones, zone_changing
 
+pytestmark = pytest.mark.faults
+
 SECOND = timedelta(seconds=1)
 MINUTE = timedelta(minutes=1)
 HOUR = timedelta(hours=1)
@@ -86,7 +88,7 @@ def first_of(watched: list[Watched], zone: str) -> Watched:
     return next(each for each in watched if each.line.timezone == zone)
 
 
-async def test_ticks_cross_a_change_of_the_clocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+async def test_b06_ticks_cross_a_change_of_the_clocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """In 40 s, so the change isn't on a full minute.
 
     Back from then the broker's search for an hour lands before the change and fires again and again, as it does in
@@ -119,7 +121,7 @@ async def test_ticks_cross_a_change_of_the_clocks(tmp_path: Path, monkeypatch: p
 
 @pytest.mark.soak
 @pytest.mark.timeout(300)
-async def test_minutes_that_come_twice_fire_twice_and_missing_ones_never(
+async def test_b06_minutes_that_come_twice_fire_twice_and_missing_ones_never(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     change_at = datetime.now(UTC).replace(second=0, microsecond=0) + 2 * MINUTE

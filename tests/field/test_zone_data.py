@@ -12,6 +12,8 @@ import pytest
 from tests.support.commands import Terminal
 from tests.support.impostors import bare_server
 
+pytestmark = pytest.mark.faults
+
 WITHOUT_ZONES = "mount --bind {empty} /usr/share/zoneinfo"
 UTC_ONLY = """
 from jetjobs import Cron, Every, JobContext, Module
@@ -50,14 +52,14 @@ def terminal(tmp_path: Path, project: str) -> Terminal:
     return Terminal(tmp_path, project=project)
 
 
-def test_a_broker_without_zones_serves_utc(zoneless: str, terminal: Terminal):
+def test_b22_a_broker_without_zones_serves_utc(zoneless: str, terminal: Terminal):
     terminal.env["NATS_URL"] = zoneless
     with terminal.start("run", "utc_only") as host:
         host.wait_for("looked", times=2)
 
 
-def test_a_broker_without_zones_refuses_a_named_one_and_is_told_of(zoneless: str, terminal: Terminal):
-    """B22. The host knows the zone, so the message must say whose database is missing, and what to do."""
+def test_b22_a_broker_without_zones_refuses_a_named_one_and_is_told_of(zoneless: str, terminal: Terminal):
+    """The host knows the zone, so the message must say whose database is missing, and what to do."""
     terminal.env["NATS_URL"] = zoneless
     done = terminal.run("run", "named")
     assert done.code == 2
@@ -78,13 +80,13 @@ def no_zones_here(terminal: Terminal) -> Terminal:
     return terminal
 
 
-def test_a_host_without_zones_serves_utc(no_zones_here: Terminal, nats_url: str):
+def test_b22_a_host_without_zones_serves_utc(no_zones_here: Terminal, nats_url: str):
     no_zones_here.env["NATS_URL"] = nats_url
     with no_zones_here.start("run", "utc_only") as host:
         host.wait_for("looked", times=2)
 
 
-def test_a_host_without_zones_refuses_a_named_one_at_its_declaration(no_zones_here: Terminal, nats_url: str):
+def test_b22_a_host_without_zones_refuses_a_named_one_at_its_declaration(no_zones_here: Terminal, nats_url: str):
     no_zones_here.env["NATS_URL"] = nats_url
     done = no_zones_here.run("run", "named")
     assert done.code == 2

@@ -15,6 +15,9 @@ from tests.faults.rig import HostProcess, Rig
 from tests.support.servers import RealServer
 
 
+pytestmark = pytest.mark.faults
+
+
 async def _restarted(rig: Rig, host: HostProcess, times: int, every: float) -> HostProcess:
     for _ in range(times):
         host.sigterm()
@@ -50,7 +53,7 @@ async def _past_and_soon(rig: Rig) -> list[str]:
     return [past, soon]
 
 
-async def test_a_run_at_an_instant_is_no_other_after_restarts(rig: Rig):
+async def test_b21_a_run_at_an_instant_is_no_other_after_restarts(rig: Rig):
     runs = await _past_and_soon(rig)
     await _restarted(rig, rig.hosts[-1], 3, 0)
     await _once(rig, runs)
@@ -58,8 +61,8 @@ async def test_a_run_at_an_instant_is_no_other_after_restarts(rig: Rig):
 
 @pytest.mark.soak
 @pytest.mark.timeout(400)
-async def test_a_run_at_an_instant_is_no_other_after_minutes_of_restarts(own_rig: Rig, own_server: RealServer):
-    """B21. The broker, too, is killed: after it saved what is scheduled, and what fired since is not saved."""
+async def test_b21_a_run_at_an_instant_is_no_other_after_minutes_of_restarts(own_rig: Rig, own_server: RealServer):
+    """The broker, too, is killed: after it saved what is scheduled, and what fired since is not saved."""
     waits = datetime.now(UTC) + timedelta(seconds=170)
     runs = await _past_and_soon(own_rig)
     late = await own_rig.trigger("ping", at=waits)
@@ -80,6 +83,6 @@ async def _once_but(rig: Rig, runs: list[str], waiting: str) -> None:
     assert [len(rig.journal.starts(run)) for run in runs] == [1] * len(runs)
 
 
-async def test_an_instant_without_a_zone_is_refused(rig: Rig):
+async def test_b21_an_instant_without_a_zone_is_refused(rig: Rig):
     with pytest.raises(ConfigError, match="has no zone"):
         await rig.trigger_first("ping", at=datetime(2030, 1, 1))  # noqa: DTZ001

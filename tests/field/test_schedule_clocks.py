@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from jetjobs import Cron, Every, HostSettings, JobContext, JobHost, Module
+from jetjobs import Cron, Every, HostSettings, JobClient, JobContext, JobHost, Module, RunStatus
 from jetjobs._clock import SystemClock
 from jetjobs._core.models import JobAddress
 from jetjobs._core.schedule_record import ScheduleRecord
@@ -22,6 +22,8 @@ from tests.faults.rig import eventually
 from tests.support.cluster import RealCluster
 from tests.support.servers import RealServer
 from tests.support.zones import PrivateZone, private_zones, zone_changing
+
+pytestmark = pytest.mark.faults
 
 EVERY = schedule_id(JobAddress("m", "j"), "every")
 SETTINGS = HostSettings(upkeep_every="2s", ack_wait="3s", heartbeat_every="1s")
@@ -52,15 +54,35 @@ async def _decided(read: Callable[[], Awaitable[ScheduleRecord]], due: list[floa
     return found
 
 
-async def test_a_clock_set_ahead_and_back_moves_no_tick(nats_url: str, project: str):
+async def test_b24_a_clock_set_ahead_and_back_moves_no_tick(nats_url: str, project: str):
+    """Two hours ahead, four back: no tick moves, a run in progress goes on, nothing spins."""
     due: list[float] = []
     clock = SystemClock()
-    async with JobHost([_noting(due)], project=project, nats=nats_url, settings=SETTINGS, clock=clock) as host:
-        await eventually(lambda: len(due) >= 2, 10, "two runs")
+    module, goes_on, starts = _noting(due), asyncio.Event(), list[int]()
+
+    @module.job(timeout="30s", max_attempts=3)
+    async def long(ctx: JobContext) -> None:
+        starts.append(ctx.attempt)
+        await goes_on.wait()
+
+    async with (
+        JobHost([module], project=project, nats=nats_url, settings=SETTINGS, clock=clock) as host,
+        JobClient(nats_url, project=project) as client,
+    ):
+        run = await client.get_job("m.long").trigger()
+        await eventually(lambda: len(due) >= 2 and starts, 10, "two runs")
         for hours in (2, -4):
             clock.offset = timedelta(hours=hours)
-            count = len(due)
-            await eventually(lambda count=count: len(due) >= count + 4, 10, "four more runs")
+            count, worked, begun = len(due), time.process_time(), time.monotonic()
+            await eventually(lambda count=count: len(due) >= count + 5, 10, "five more runs")
+            assert time.process_time() - worked < (time.monotonic() - begun) / 2  # one that spins takes all of it
+        assert await run.status() is RunStatus.RUNNING
+        goes_on.set()
+        record = await run.wait(10)
+        assert (record.status, record.interruptions, starts) == (RunStatus.SUCCEEDED, 0, [1])
+        assert record.started_at is not None
+        assert record.finished_at is not None
+        assert timedelta(0) < record.finished_at - record.started_at < timedelta(minutes=1)
         assert all(later - earlier == 1 for earlier, later in pairwise(due))
         backend = host._backend
         assert backend is not None
@@ -99,7 +121,7 @@ async def test_a_cluster_without_its_leader_for_a_while(cluster: RealCluster, pr
         await backend.close()
 
 
-async def test_an_outage_over_a_change_of_the_clocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, project: str):
+async def test_b06_an_outage_over_a_change_of_the_clocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, project: str):
     """What clocks show ends at the change or comes again; whoever decides when, no instant is lost or doubled."""
     change_at = datetime.now(UTC).replace(microsecond=0) + timedelta(seconds=10)
     spring = zone_changing("Test/Spring", change_at, reading=timedelta(hours=2), shift=timedelta(hours=1))
@@ -141,7 +163,7 @@ async def test_an_outage_over_a_change_of_the_clocks(tmp_path: Path, monkeypatch
     assert due["left_out"] == [at for at in due["spring"] if at < change_at.timestamp()]
 
 
-async def test_an_instant_that_comes_twice_has_two_runs_and_one_left_out_none(
+async def test_b06_an_instant_that_comes_twice_has_two_runs_and_one_left_out_none(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, project: str
 ):
     """Clocks that go back at three show 2:59:50 twice; those that go on at two never show 2:00:10."""
