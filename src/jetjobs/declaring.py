@@ -7,12 +7,12 @@ spell them out once for functions and once for methods; a default makes the payl
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from typing import Any, Generic, Protocol, TypeVar, Unpack, cast, overload
 
 from jetjobs._core import codec, names
 from jetjobs._core.models import JobAddress
-from jetjobs._core.policy import JobPolicy, PolicyOptions
+from jetjobs._core.policy import POLICIES, JobPolicy, PolicyOptions, unknown_option
 from jetjobs._core.triggers import AnyTrigger, OnEvent, check_triggers
 from jetjobs.context import JobContext
 from jetjobs.errors import ConfigError, DeclarationError, DuplicateJobError, InvalidNameError, PayloadError
@@ -196,6 +196,7 @@ def declared_options(
         given.pop(name, None)
     triggers = given.pop("triggers", ())
     try:
+        _check_known(given)
         policy = defaults.with_options(cast("PolicyOptions", given))
         _check_aliases(policy.aliases, address.job)
         found = check_triggers(triggers)
@@ -207,6 +208,12 @@ def declared_options(
             "`async def`, which runs on the host's loop; leave isolation out or write `def`"
         )
     return policy, found
+
+
+def _check_known(policies: Mapping[str, Any]) -> None:
+    for name in policies:
+        if name not in POLICIES:
+            raise unknown_option(name, (*POLICIES, "name", "description", "triggers"))
 
 
 def _check_aliases(aliases: tuple[str, ...], own: str) -> None:

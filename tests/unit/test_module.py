@@ -107,6 +107,12 @@ def test_a_module_without_name_says_what_to_write() -> None:
     [
         ({"max_concurrency": 0}, ConfigError, r"job billing\.plain \(.*test_module.py:\d+\): max_concurrency must be"),
         ({"retry": 3}, ConfigError, r"job billing\.plain .*: retry is no policy of a job; there are"),
+        (
+            {"trigger": [Every("1s")]},
+            ConfigError,
+            r"trigger is no policy .*description, triggers; did you mean triggers\?",
+        ),
+        ({"queue": "mail"}, ConfigError, r"queue is no policy of a job; there are .* triggers$"),
         ({"timeout": "25d"}, ConfigError, r"job billing\.plain .*: expires_in 7 days.* is over max_age"),
         ({"aliases": ["a.b"]}, InvalidNameError, r"job billing\.plain .*a\.b"),
         ({"aliases": ["plain"]}, DeclarationError, r"aliases=\('plain',\) holds the job's own name; leave plain out"),

@@ -74,6 +74,9 @@ def test_a_drain_of_nothing_is_one_and_a_timeout_of_nothing_is_none() -> None:
         ({"expires_in": {"event": "soon"}}, r"expires_in\['event'\]: 'soon' is not a duration"),
         ({"expires_in": 0}, "expires_in must be more than 0"),
         ({"max_retries": 3}, "max_retries is no policy of a job; there are max_concurrency, timeout"),
+        ({"retries": 3}, r"did you mean max_attempts\?"),
+        ({"max_concurency": 3}, r"did you mean max_concurrency\?"),
+        ({"cron": "* * * * *"}, "aliases$"),
     ],
 )
 def test_what_a_policy_refuses(options: dict[str, Any], message: str) -> None:

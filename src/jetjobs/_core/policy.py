@@ -6,7 +6,8 @@ itself is refused here with `ConfigError`; the job's name is put in front where 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+import difflib
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from datetime import timedelta
 from types import MappingProxyType
@@ -26,6 +27,17 @@ MAX_AGE = timedelta(days=30)  # default of the stream's last safety net; see `Ho
 AGE_MARGIN = timedelta(hours=1)
 DEFAULT_EXPIRY = timedelta(days=7)
 EVENT_EXPIRY = timedelta(hours=24)
+
+# What other job libraries call it, where the word itself doesn't come close.
+_ELSEWHERE: Mapping[str, str] = MappingProxyType(
+    {
+        **dict.fromkeys(("retries", "max_retries", "max_tries"), "max_attempts"),
+        **dict.fromkeys(("time_limit", "soft_time_limit", "job_timeout"), "timeout"),
+        **dict.fromkeys(("retry_backoff", "default_retry_delay", "delay"), "backoff"),
+        **dict.fromkeys(("autoretry_for", "retry_for"), "retry_on"),
+        **dict.fromkeys(("cron", "every", "schedule", "trigger"), "triggers"),
+    }
+)
 
 _KINDS: tuple[str, ...] = get_args(TriggerKind)
 
@@ -153,8 +165,8 @@ class JobPolicy:
     def __init__(self, **options: Unpack[PolicyOptions]) -> None:
         known = {entry.name: entry.default for entry in fields(JobPolicy)}
         for name in options:
-            if name not in known:
-                raise ConfigError(f"{name} is no policy of a job; there are {', '.join(known)}")
+            if name not in POLICIES:
+                raise unknown_option(name, POLICIES)
         given = {**known, **options}
         for name, value in given.items():
             keep(self, **{name: _CHECKS[name](name, value)})
@@ -196,6 +208,22 @@ def check_age(policy: JobPolicy, max_age: timedelta) -> None:
 
 def _optional_span(name: str, value: object) -> timedelta | None:
     return None if value is None else span(name, value, zero_ok=name == "drain")
+
+
+POLICIES: tuple[str, ...] = tuple(entry.name for entry in fields(JobPolicy))
+"""What all of them are called."""
+
+
+def unknown_option(name: str, known: Sequence[str]) -> ConfigError:
+    """The error for an option that is none of `known`, with the one that was meant.
+
+    >>> str(unknown_option("time_limit", ("max_attempts", "timeout")))
+    'time_limit is no policy of a job; there are max_attempts, timeout; did you mean timeout?'
+    """
+    meant = _ELSEWHERE.get(name)
+    close = [meant] if meant in known else difflib.get_close_matches(name, known, n=1)
+    hint = f"; did you mean {close[0]}?" if close else ""
+    return ConfigError(f"{name} is no policy of a job; there are {', '.join(known)}{hint}")
 
 
 def _failures(name: str, value: object) -> tuple[type[BaseException], ...]:

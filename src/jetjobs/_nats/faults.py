@@ -113,8 +113,8 @@ def no_responders(subject: str, doing: str) -> BrokerError:
             "or enable JetStream for this account"
         )
     return ProjectNotPrepared(
-        f'{doing}: no stream takes "{subject}" now. No host has prepared this project yet '
-        "(`jetjobs init`), or its stream has no leader"
+        f'{doing}: no stream takes "{subject}" now. No host has prepared this project on this broker yet: check the '
+        "project's name and the broker's address, start a host or `jetjobs init`; or its stream has no leader"
     )
 
 
