@@ -5,6 +5,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable
 from contextlib import suppress
+from datetime import timedelta
 from typing import assert_never
 
 from jetjobs._client.calls import Deadline, Pauses
@@ -22,10 +23,15 @@ from jetjobs._core.cancelling import (
     decide_cancel,
 )
 from jetjobs._core.models import RunKey, RunRecord
+from jetjobs._core.policy import JobRetention
+from jetjobs._core.retention import record_ttl
 from jetjobs._ports import Stored
 from jetjobs.errors import AnswerUnknown, BrokerError, BrokerUnavailable, RunNotFound, WrongRevision
 
 Chooses = Callable[[RunRecord], bool]
+
+# As long as a message may lie in the stream by default: one that couldn't be taken away must find the record.
+_MESSAGES_AGE = timedelta(days=30)
 
 
 class Cancelling:
@@ -38,6 +44,7 @@ class Cancelling:
         self._runs = scope.backend.runs
         self._broker = scope.backend.broker
         self._time = scope.time
+        self._lookup = scope.lookup
         self._claim = secrets.token_hex(8)
         self._waiting: Waiting | None = None
 
@@ -61,7 +68,7 @@ class Cancelling:
             if action is None:
                 return None
             try:
-                return await self._carry_out(action, stored)
+                return await self._carry_out(action, stored, deadline)
             except WrongRevision:
                 continue
             except AnswerUnknown as error:
@@ -75,7 +82,7 @@ class Cancelling:
 
     async def foresee(self, chooses: Chooses, deadline: Deadline) -> CancelResult | None:
         """What a cancel would come to now; nothing is written."""
-        action, stored = await self._decide(chooses, deadline)
+        action, _ = await self._decide(chooses, deadline)
         match action:
             case None:
                 return None
@@ -86,7 +93,7 @@ class Cancelling:
             case Answer(result, _):
                 return result
             case NoSuchRun():
-                return await self._carry_out(action, stored)
+                raise self._not_found()
         assert_never(action)
 
     async def _decide(self, chooses: Chooses, deadline: Deadline) -> tuple[CancelAction | None, Stored | None]:
@@ -111,14 +118,15 @@ class Cancelling:
         """Whether a cancel of this call went through though its answer was lost."""
         return seen.claim == self._claim
 
-    async def _carry_out(self, action: CancelAction, stored: Stored | None) -> CancelResult:
+    async def _carry_out(self, action: CancelAction, stored: Stored | None, deadline: Deadline) -> CancelResult:
         match action:
             case Create(record):
-                await self._runs.create(record)
+                await self._runs.create(record, ttl=await self._lifetime(record, deadline))
                 return await self._won(record)
             case Save(record, frees):
                 assert stored is not None
-                await self._runs.update(record, stored.revision)
+                lifetime = await self._lifetime(record, deadline) if frees else None
+                await self._runs.update(record, stored.revision, ttl=lifetime)
                 if frees:
                     return await self._won(record)
                 await self._ring()
@@ -128,8 +136,16 @@ class Cancelling:
                     await self._ring()
                 return result
             case NoSuchRun():
-                raise RunNotFound(f"no run {self._run} in project {self._project!r}: nothing to cancel")
+                raise self._not_found()
         assert_never(action)
+
+    def _not_found(self) -> RunNotFound:
+        return RunNotFound(f"no run {self._run} in project {self._project!r}: nothing to cancel")
+
+    async def _lifetime(self, record: RunRecord, deadline: Deadline) -> timedelta:
+        """After how long the record goes by itself: hosts may remove it sooner, and nobody else ever would."""
+        rule = await self._lookup.retention(self._run.address, deadline) or JobRetention()
+        return max(record_ttl(record, rule), _MESSAGES_AGE)
 
     async def _won(self, record: RunRecord) -> CancelResult:
         """Tell who waits, and take the messages away: nobody will start them, and a leftover is harmless."""

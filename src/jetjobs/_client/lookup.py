@@ -15,6 +15,8 @@ import structlog
 from jetjobs._client.calls import Deadline, read
 from jetjobs._core.descriptors import JobDescriptor
 from jetjobs._core.models import JobAddress
+from jetjobs._core.policy import JobRetention
+from jetjobs._core.retention import read_retention
 from jetjobs._core.triggering import close_names
 from jetjobs._ports import Catalog
 from jetjobs.errors import BrokerError, PermissionMissing, UnknownJobError
@@ -83,6 +85,16 @@ class JobLookup:
             return await read(lambda: self._catalog.job(address), deadline, f"looking up job {address}")
         except PermissionMissing:
             return JobDescriptor(*address)
+
+    async def retention(self, address: JobAddress, deadline: Deadline) -> JobRetention | None:
+        """What a job says of how long its runs are kept; `None` when it says nothing, or that can't be found out."""
+        found = self._described.get(address)
+        if found is None:
+            try:
+                found = await self._descriptor(address, deadline)
+            except BrokerError:
+                return None
+        return None if found is None else read_retention(found.retention)
 
     async def unknown(self, address: JobAddress, deadline: Deadline) -> UnknownJobError:
         """The error that says so, with the names that come close."""

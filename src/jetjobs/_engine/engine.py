@@ -39,6 +39,7 @@ class Engine:
     asking: Asking | None = None
     paused: set[JobAddress] = field(default_factory=set["JobAddress"])  # their ticks are left undecided
     children: ChildProcesses = field(default_factory=ChildProcesses)
+    not_stored: tuple[float, str] | None = None  # until when it counts, and what the broker said to a run's last write
     _claims: int = 0
     _claim_prefix: str = field(default_factory=lambda: secrets.token_hex(6))
 
@@ -46,6 +47,13 @@ class Engine:
         """A claim no other start has: a random prefix of this host and a counter."""
         self._claims += 1
         return f"{self._claim_prefix}{self._claims:x}"
+
+    @property
+    def unwritten(self) -> str | None:
+        """Why a run in hand can't go on, when the broker, connected as it is, refuses a write of it."""
+        noted = self.not_stored
+        refused = noted is not None and self.clock.monotonic() < noted[0]
+        return noted[1] if noted is not None and refused and self.backend.broker.connected_since is not None else None
 
     def roll(self) -> float:
         """The dice for backoff jitter."""

@@ -207,7 +207,7 @@ class Hosting:
             state=state,
             connected=engine.backend.broker.connected_since is not None,
             died=None if died is None else repr(died),
-            unwritten=self.presence.problem,
+            unwritten=self.presence.problem or engine.unwritten,
             blocked_for=self._watchdog.blocked_for,
             jobs=jobs_health(self._runners, engine.held, engine.paused),
             events=events_health(self.bridge.routes),

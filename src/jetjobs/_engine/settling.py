@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 log = structlog.get_logger("jetjobs.engine")
 
 REPEAT_AT_MOST_EVERY = 1.0
+TOLD_FOR = 2.0
 
 
 class Settling:
@@ -177,6 +178,10 @@ class Settling:
         """Wait before a repetition, and say so at a volume that grows with the waiting."""
         limit = self._engine.settings.completion_error_after.total_seconds()
         pause = min(0.05 if waited == 0 else waited, REPEAT_AT_MOST_EVERY)
+        if not isinstance(error, WrongRevision):
+            # Health tells it until a while after the last repetition: nobody need take it back.
+            until = self._engine.clock.monotonic() + pause + TOLD_FOR
+            self._engine.not_stored = until, f"{event.replace('_', ' ')}: {error}"
         if waited < limit <= waited + pause:
             log.error(event, run=str(key), error=str(error), waited_s=round(waited))
         elif waited == 0:

@@ -7,7 +7,7 @@ from structlog.testing import capture_logs
 
 from jetjobs._core.lifecycle import Event, advance
 from jetjobs._core.models import RunKey, RunStatus
-from jetjobs.errors import AnswerUnknown, BrokerUnavailable, PayloadInvalidError, WrongRevision
+from jetjobs.errors import AnswerUnknown, BrokerUnavailable, PayloadInvalidError, StorageFull, WrongRevision
 from jetjobs.testing.failing import When
 from tests.engine.host.stage import Stage
 
@@ -231,3 +231,21 @@ async def test_nothing_is_sent_for_a_delivery_after_a_claim_that_may_stand(
     assert hosted.ports.calls["delivery.nak"] == 0
     assert record.status is RunStatus.SUCCEEDED
     assert len(stage.play.calls) == 1
+
+
+@pytest.mark.parametrize("method", ["runs.update", "broker.store"])
+async def test_health_tells_that_a_run_cannot_be_stored(memory_stage: Stage, method: str) -> None:
+    """The stream of jobs, or the bucket of records, may be full while what the host says of itself has room."""
+    hosted = await memory_stage.host()
+    failure = hosted.ports.fail(method, times=None, error=StorageFull("maximum bytes exceeded"), skip=0)
+    run_id = await memory_stage.trigger("fail 1")
+    await memory_stage.when(lambda: not hosted.host.health().ok, within=5)
+    health = hosted.host.health()
+    assert not health.ready
+    assert health.live
+    assert any("maximum bytes exceeded" in problem for problem in health.problems)
+    await memory_stage.world.elapse(5)
+    assert not hosted.host.health().ok
+    failure.release()
+    assert (await memory_stage.ended(run_id)).starts == 2
+    await memory_stage.when(lambda: hosted.host.health().ok, within=5)
