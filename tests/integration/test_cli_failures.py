@@ -1,13 +1,12 @@
 """What an operator or their module got wrong: one clear line, the right exit code, within ten seconds, no secret."""
 
-import socket
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.support.commands import APP, Done, Terminal
-from tests.support.servers import RealServer, free_port
+from tests.support.servers import RealServer
 
 pytestmark = pytest.mark.integration
 
@@ -63,19 +62,6 @@ def failed(done: Done, code: int, *words: str) -> None:
 
 
 class TestBroker:
-    @pytest.mark.parametrize("command", ["run app", "trigger shop.mail", "runs list", "init app"])
-    def test_nobody_there(self, terminal: Terminal, command: str):
-        port = free_port()
-        target = f"nats://me:{SECRET}@127.0.0.1:{port}"
-        failed(terminal.run(*command.split(), "--nats", target), 3, f"127.0.0.1:{port}", "--nats")
-
-    def test_an_address_that_swallows_everything(self, terminal: Terminal):
-        with socket.socket() as hole:
-            hole.bind(("127.0.0.1", 0))
-            hole.listen()  # the kernel accepts, nobody ever speaks
-            port = hole.getsockname()[1]
-            failed(terminal.run("runs", "list", "--nats", f"nats://127.0.0.1:{port}"), 3, f"127.0.0.1:{port}")
-
     def test_an_account_without_jetstream(self, terminal: Terminal, tmp_path: Path):
         users = f"accounts {{ A {{ users: [{{ user: boss, password: {SECRET} }}] }} }}"
         server = RealServer(tmp_path / "plain", extra_conf=users)
@@ -121,65 +107,6 @@ class TestBroker:
             server.remove()
 
 
-class TestModules:
-    """Of `run`; none of these needs a broker."""
-
-    @pytest.mark.parametrize(
-        "path, words",
-        [
-            ("nope", ["no module 'nope'", "go to the folder it lies in"]),
-            ("appp:shop", ["no module 'appp'", "did you mean app?"]),
-            ("app:nope", ["app has no 'nope'"]),
-            ("app:shp", ["did you mean app:shop?"]),
-            ("app.shop", ["did you mean app:shop?"]),
-            ("app.py", ["is a file", "as it is imported: app"]),
-            ("./pkg/app.py:shop", ["as it is imported: pkg.app:shop"]),
-            (r"pkg\app.py", [r"'pkg\app.py' is a file", "as it is imported: pkg.app"]),
-            (r"C:\code\app.py", [r"from the folder C:\code: app"]),
-            ("/code/app.py", ["from the folder /code: app"]),
-            ("../app.py", ["from the folder ..: app"]),
-            ("app:mail", ["is the job shop.mail", "name the module, as in app"]),
-            ("app:mail.timeout", ["has no 'timeout'"]),
-            ("app:Path", ["must be a Module"]),
-        ],
-    )
-    def test_a_path_that_names_nothing(self, terminal: Terminal, path: str, words: list[str]):
-        done = terminal.run("run", path)
-        failed(done, 2, *words)
-        assert done.took < 5
-
-    def test_an_error_inside_shows_the_users_traceback_only(self, terminal: Terminal):
-        (terminal.folder / "broken.py").write_text("import helper_of_broken\n")
-        (terminal.folder / "helper_of_broken.py").write_text("import not_installed_anywhere\n")
-        done = terminal.run("run", "broken:host")
-        assert done.code == 2
-        assert done.took < 5
-        assert "No module named 'not_installed_anywhere'" in done.last_line
-        assert 'helper_of_broken.py", line 1' in done.err
-        assert "cli/load.py" not in done.err
-        assert "importlib" not in done.err
-
-    def test_a_syntax_error_shows_its_line(self, terminal: Terminal):
-        (terminal.folder / "broken.py").write_text("x = (\n")
-        done = terminal.run("run", "broken")
-        assert done.code == 2
-        assert 'broken.py", line 1' in done.err
-        assert "SyntaxError" in done.last_line
-
-    def test_a_job_declared_wrongly_shows_where(self, terminal: Terminal):
-        (terminal.folder / "broken.py").write_text(
-            'from jetjobs import Module\nm = Module("m")\n@m.job\ndef f(a, b, c): ...\n'
-        )
-        done = terminal.run("run", "broken")
-        assert done.code == 2
-        assert 'broken.py", line 3' in done.err
-        assert "declaring.py" not in done.err
-
-    def test_flags_that_a_host_of_the_users_own_would_ignore(self, terminal: Terminal):
-        (terminal.folder / "mine.py").write_text('from jetjobs import JobHost\nhost = JobHost(project="p")\n')
-        failed(terminal.run("run", "mine:host", "--version", "1"), 2, "--version would do nothing")
-
-
 class TestCommandLine:
     @pytest.mark.parametrize(
         "command, word",
@@ -217,9 +144,3 @@ class TestCommandLine:
 
     def test_no_project(self, terminal: Terminal):
         failed(terminal.run("runs", "list", env={"JETJOBS_PROJECT": ""}), 2, "--project", "JETJOBS_PROJECT")
-
-    def test_debug_shows_the_traceback_without_the_password(self, terminal: Terminal):
-        done = terminal.run("runs", "list", "--debug", "--nats", f"nats://me:{SECRET}@127.0.0.1:{free_port()}")
-        assert done.code == 3
-        assert "Traceback" in done.err
-        assert SECRET not in done.err
