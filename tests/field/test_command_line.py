@@ -14,8 +14,6 @@ from tests.support.doors import SECRET, Doors
 from tests.support.impostors import black_hole
 from tests.support.servers import free_port
 
-SECRET = "s3cr3t"
-
 
 @pytest.fixture
 def terminal(tmp_path: Path) -> Terminal:
