@@ -8,6 +8,8 @@
                not a trigger:       other schema:        not this host's:      not mine any more:
                FAILED or TERM       comes again later    ack, drop, ask        silent
 
+Taken and claimed here (`claiming`), executed in `calling`, saved and acked in `finishing`.
+
 The slot is the handler's code: it is free again only when no code of the attempt runs any more, whatever the record
 says. A handler that ignores its order to stop therefore keeps its slot and its message, and its
 outcome is saved at once when it is terminal; RETRYING waits until the code has gone, or two attempts could live
@@ -20,46 +22,38 @@ turns out to be somebody else's: the broker applies acks, naks and renewals of a
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
-from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import structlog
 
 from jetjobs._core import headers
 from jetjobs._core.completion import Ending, Raised
-from jetjobs._core.delivery import expiry_of
-from jetjobs._core.lifecycle import Event, begin
 from jetjobs._core.messages import BadTrigger
-from jetjobs._core.misfits import verdict_on
-from jetjobs._core.models import RunKey, RunRecord, RunStatus
+from jetjobs._core.models import RunRecord, RunStatus
 from jetjobs._core.run_ids import is_fresh
 from jetjobs._core.texts import run_error
+from jetjobs._engine.calling import Calling
 from jetjobs._engine.claiming import Claiming, Undecided
-from jetjobs._engine.execution import TaskExecution, Verdict, describe
-from jetjobs._engine.forks import leave_if_forked, lineage
+from jetjobs._engine.execution import describe
+from jetjobs._engine.finishing import Finishing
 from jetjobs._engine.held import HeldRun
-from jetjobs._engine.isolation import is_isolated
 from jetjobs._engine.parking import Parking
 from jetjobs._engine.payloads import Prepared, fetch, prepare
-from jetjobs._engine.processes import run_isolated
+from jetjobs._engine.rejecting import reject
 from jetjobs._engine.schedules import Schedules
 from jetjobs._engine.settling import Settling
 from jetjobs._engine.slots import Admission
-from jetjobs._engine.threads import ThreadExecution
 from jetjobs._engine.ticks import Ticks
-from jetjobs.context import JobContext, Journal
-from jetjobs.errors import BrokerError, PayloadInvalidError, WrongRevision
+from jetjobs.errors import BrokerError, PayloadInvalidError
 
 if TYPE_CHECKING:
     from jetjobs._core.messages import Trigger
     from jetjobs._engine.engine import Engine
     from jetjobs._engine.hosted import HostedJob
-    from jetjobs._ports import Consumption, Delivery, Stored
+    from jetjobs._ports import Consumption, Delivery
 
 log = structlog.get_logger("jetjobs.engine")
 
-BUSY_DELAY = timedelta(seconds=1)
 MOST_PATIENCE = 1.0  # seconds a delivery waits here for a slot; its ack wait is running
 
 
@@ -78,18 +72,17 @@ class Runner:
     __slots__ = (
         "_ack_wait",
         "_admission",
+        "_calling",
         "_claiming",
         "_consumption",
         "_engine",
-        "_grace",
+        "_finishing",
         "_limit",
         "_owed",
         "_parking",
         "_project",
-        "_schedules",
         "_settling",
         "_ticks",
-        "_timeout",
         "hosted",
     )
 
@@ -97,18 +90,17 @@ class Runner:
         self._engine = engine
         self.hosted = hosted
         self._settling = Settling(engine, hosted.job.policy)
-        self._schedules = Schedules(engine)
-        self._claiming = Claiming(engine, hosted.rules, self._settling, self._schedules)
-        self._ticks = Ticks(engine, self._schedules, hosted.address)
-        self._parking = Parking(engine)
+        schedules = Schedules(engine)
+        self._claiming = Claiming(engine, hosted.rules, self._settling, schedules)
+        self._ticks = Ticks(engine, schedules, hosted.address)
+        self._parking = Parking(engine, hosted)
+        self._finishing = Finishing(engine, self._settling, schedules)
+        self._calling = Calling(engine, hosted, self._settling, self._finishing)
         self._consumption: Consumption | None = None
         self._limit = hosted.job.policy.max_concurrency
         self._owed = 0  # slots to give up, after the limit was lowered
         self._project = engine.backend.broker.project
         self._ack_wait = engine.settings.ack_wait.total_seconds()
-        self._grace = engine.settings.interrupt_grace.total_seconds()
-        timeout = hosted.job.policy.timeout
-        self._timeout = None if timeout is None else timeout.total_seconds()
         needed = (engine.slots,) if hosted.job.is_async else (engine.thread_slots, engine.slots)
         self._admission = Admission(
             needed if hosted.shared is None else (hosted.shared, *needed),
@@ -185,7 +177,7 @@ class Runner:
             arrived = self._engine.clock.monotonic()
             found = headers.read_trigger(self._project, delivery.message)
             if isinstance(found, BadTrigger):
-                await self._reject(delivery, found)
+                await reject(self._engine, self._settling, delivery, found)
                 return
             if found.subject_kind == "tick":
                 found = await self._ticks.judge(delivery, found)
@@ -231,8 +223,8 @@ class Runner:
             error = run_error(type(prepared.refused).__name__, str(prepared.refused))
             ending: Ending = Raised(error, again=False)
         else:
-            ending = await self._execute(held, prepared.value)
-        await self._finish(held, ending)
+            ending = await self._calling.call(held, prepared.value)
+        await self._finishing.finish(held, ending)
 
     # ---------------------------------------------------------------- claim
 
@@ -270,7 +262,7 @@ class Runner:
             else:
                 prepared = await fetch(self.hosted.job, body, backend.payloads, with_digest=twice)
                 held.fetched = prepared.fetched
-            if prepared.refused is not None and await self._left_to_another(held, prepared.refused, stored):
+            if prepared.refused is not None and await self._parking.left_to_another(held, prepared.refused, stored):
                 return None
             if self._engine.draining:
                 held.delivery.nak()
@@ -290,20 +282,6 @@ class Runner:
         held.claim = None
         self._claiming.give_back(held)
 
-    async def _left_to_another(self, held: HeldRun, refused: PayloadInvalidError, stored: Stored | None) -> bool:
-        """Whether a payload that doesn't validate here was made for another release's host, and left to one."""
-        trigger, record = held.trigger, None if stored is None else stored.record
-        expires_at = expiry_of(trigger, self.hosted.rules)
-        schema, now = self.hosted.job.payload_schema_digest, self._engine.backend.broker.now()
-        verdict = verdict_on(trigger, record, schema=schema, expires_at=expires_at, now=now)
-        if verdict == "park":
-            self._parking.tell(held.key, refused)
-            await self._parking.park(held.delivery, trigger, expires_at=expires_at)
-        elif verdict == "fail" and trigger.payload_schema not in {None, schema}:
-            # No such host came in time. Why it can't be run tells more than that it is late.
-            held.trigger = replace(trigger, start_deadline=None)
-        return verdict != "fail"
-
     async def _still_mine_after_a_delay(self, held: HeldRun) -> bool:
         """Renew and read again before the handler is called: a claim this slow may be another's by now."""
         clock = self._engine.clock
@@ -320,163 +298,3 @@ class Runner:
                 return False
             held.record, held.revision, held.confirmed_at = stored.record, stored.revision, began
         return True
-
-    # -------------------------------------------------------------- execute
-
-    async def _execute(self, held: HeldRun, payload: Any) -> Ending:
-        """Call the handler; returns when no code of it runs any more."""
-        engine, record = self._engine, held.record
-        if record is None:
-            msg = "only a claimed run is executed"
-            raise AssertionError(msg)
-        journal = held.journal = Journal()
-        held.earlier_logs = record.logs
-        context = JobContext(
-            record,
-            payload=payload,
-            state=self.hosted.state,
-            journal=journal,
-            clock_now=engine.backend.broker.now,
-            children=None if engine.asking is None else engine.asking.children_of(record),
-        )
-        verdict = Verdict(self.hosted.job.policy, journal)
-        held.beat_at = engine.clock.monotonic()
-        timer = None
-        if self._timeout is not None:
-            timer = engine.clock.call_later(self._timeout, lambda: held.stop("timeout"))
-        try:
-            if self.hosted.job.is_async:
-                task = TaskExecution(
-                    held.task, verdict, lambda: self._ignored(held, verdict), grace=self._grace, clock=engine.clock
-                )
-                held.execution = task
-                hooked = self.hosted.module.has_hooks
-                return await task.call(
-                    self._between_hooks(context) if hooked else self.hosted.job.invoke(context, payload)
-                )
-            if is_isolated(self.hosted.job):
-                return await run_isolated(engine, self.hosted, held, verdict=verdict, context=context)
-            return await self._in_thread(held, verdict, context)
-        finally:
-            if timer is not None:
-                timer.cancel()
-
-    async def _in_thread(self, held: HeldRun, verdict: Verdict, context: JobContext[Any]) -> Ending:
-        engine, loop = self._engine, asyncio.get_running_loop()
-        thread = ThreadExecution(
-            verdict,
-            self._grace,
-            lambda: self._ignored(held, verdict),
-            clock=engine.clock,
-            threads=engine.threads,
-        )
-        held.execution = thread
-        return await thread.call(lambda: self._invoke_plain(context, loop))
-
-    def _ignored(self, held: HeldRun, verdict: Verdict) -> None:
-        """A handler ignores its order to stop: record its outcome now if that is terminal, and wait for it to go.
-
-        RETRYING has to wait until the code has gone, or two attempts could live side by side.
-        """
-        log.error("handler_ignores_stop", run=str(held.key))
-        if not held.fenced and held.early is None:
-            ending = verdict.stopped(verdict.journal.cancel_reason or "cancel")
-            if self._settling.decide(held, ending).status.is_terminal:
-                held.early = self._engine.tasks.start(self._save(held, ending))
-
-    async def _between_hooks(self, context: JobContext[Any]) -> Any:
-        hosted = self.hosted
-        before, error = lineage(), None
-        await hosted.module.run_before(context)
-        try:
-            return await hosted.job.invoke(context, context.payload)
-        except BaseException as raised:
-            error = raised
-            raise
-        finally:
-            leave_if_forked(before)
-            await hosted.module.run_after(context, error)
-
-    def _invoke_plain(self, context: JobContext[Any], loop: asyncio.AbstractEventLoop) -> Any:
-        """In the handler's thread. Hooks run on the event loop, where the module's state was made."""
-        hosted = self.hosted
-        if not hosted.module.has_hooks:
-            return hosted.job.invoke(context, context.payload)
-        module, before, error = hosted.module, lineage(), None
-        asyncio.run_coroutine_threadsafe(module.run_before(context), loop).result()
-        try:
-            return hosted.job.invoke(context, context.payload)
-        except BaseException as raised:
-            error = raised
-            raise
-        finally:
-            leave_if_forked(before)
-            asyncio.run_coroutine_threadsafe(module.run_after(context, error), loop).result()
-
-    # --------------------------------------------------------------- finish
-
-    async def _finish(self, held: HeldRun, ending: Ending) -> None:
-        """The code has gone: save unless that was done early, publish the retry if it becomes one, ack."""
-        if held.early is not None:
-            await asyncio.wait([held.early])
-        elif held.beat is not None or held.fenced:
-            await self._save(held, ending)
-        else:
-            await self._save_now(held, ending)
-        saved = held.saved
-        if saved is None:
-            log.warning("run_lost_to_another_host", run=str(held.key))
-            return
-        if saved.status is RunStatus.RETRYING:
-            await self._settling.publish_retry(saved, held.trigger)
-        elif saved.schedule_id is not None:
-            await self._schedules.note_end(saved)
-        held.delivery.ack()
-
-    async def _save(self, held: HeldRun, ending: Ending) -> None:
-        """Save the outcome into `held.saved`, which stays `None` when the run is no longer this host's."""
-        held.ending = True
-        if held.beat is not None:
-            await asyncio.wait([held.beat])
-        if not held.fenced:
-            await self._save_now(held, ending)
-
-    async def _save_now(self, held: HeldRun, ending: Ending) -> None:
-        held.ending = True
-        saved = held.saved = await self._settling.save(held, ending)
-        if saved is not None and saved.status.is_terminal:
-            self._engine.backend.broker.announce_end(saved)
-
-    # --------------------------------------------------------------- reject
-
-    async def _reject(self, delivery: Delivery, bad: BadTrigger) -> None:
-        """Retire a message nobody can run: with a FAILED record when it names a run, else with TERM."""
-        log.warning("bad_trigger", subject=delivery.message.subject[:200], reason=bad.reason)
-        if bad.key is None:
-            delivery.term(bad.reason)
-            return
-        try:
-            record = self._rejected(bad, bad.key)
-            await self._engine.backend.runs.create(record, ttl=self._settling.ttl(record))
-        except WrongRevision:
-            pass  # The id has a record already; this message adds nothing to it.
-        except BrokerError as error:
-            log.warning("run_given_back", run=str(bad.key), error=str(error))
-            delivery.nak(BUSY_DELAY)
-            return
-        delivery.ack()
-
-    def _rejected(self, bad: BadTrigger, key: RunKey) -> RunRecord:
-        now = self._engine.backend.broker.now()
-        record = RunRecord(
-            run_id=key.run_id,
-            module=key.module,
-            job=key.job,
-            status=RunStatus.FAILED,
-            error=run_error("BadTrigger", bad.reason),
-            fired_at=bad.stored_at,
-            created_at=bad.stored_at,
-            finished_at=now,
-            version=self._engine.version,
-        )
-        return begin(Event.FAIL, record)
