@@ -48,23 +48,6 @@ async def test_hosts_that_start_together_write_each_schedule_once(schedules: Sch
     assert [await schedules.sequence(job, name) for job in jobs for name in ("every", "cron")] == sequences
 
 
-async def test_a_schedule_that_code_no_longer_has_goes_and_the_others_stay(schedules: ScheduleRig):
-    host = await schedules.host({"j": {"triggers": [every("2s"), cron("*/2 * * * * *")], "at_once": 2}})
-    kept = await schedules.sequence("j", "every")
-    await eventually(lambda: schedules.starts("j", "cron"), 10)
-    await schedules.stop(host)
-    host = await schedules.host({"j": {"triggers": [every("2s")]}})
-    assert await schedules.message("j", "cron") is None
-    gone = await schedules.record("j", "cron")
-    assert gone.state is ScheduleState.DELETED
-    assert await schedules.sequence("j", "every") == kept
-    await schedules.started("j", len(schedules.starts("j")) + 2)
-    assert all(due <= gone.state_at.timestamp() for due in schedules.due("j", "cron"))
-    await schedules.stop(host)
-    await schedules.host({"other": {}})
-    assert await schedules.message("j", "every") is None
-
-
 async def test_an_edited_list_moves_what_was_edited_and_nothing_else(schedules: ScheduleRig):
     host = await schedules.host({"j": {"triggers": [every("1h", name="a"), every("1s", name="b"), cron("0 4 * * *")]}})
     await schedules.started("j", 2)

@@ -2,15 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
-import time
-
-import pytest
-
 from jetjobs._core.schedule_record import ScheduleState
-from tests.faults.field import show
 from tests.faults.rig import HostProcess
-from tests.faults.schedule_rig import Jobs, ScheduleRig, cron, every, occurrences_between
+from tests.faults.schedule_rig import Jobs, ScheduleRig, cron, every
 
 OLD: Jobs = {
     "j": {"triggers": [every("1h", name="a"), every("2h", name="b"), cron("0 3 * * *"), every("5h", name="gone")]},
@@ -62,41 +56,3 @@ async def test_a_rollout_over_three_hosts_moves_what_was_edited_and_once(schedul
         await _replace(schedules, hosts, place, NEW, "1.1")
         assert await _sequences(schedules) == rolled
     assert not hosts[2].events("schedule_declared_differently")
-
-
-async def _lives(schedules: ScheduleRig, interval: str, life: float, times: int) -> list[int]:
-    """Hosts one after the other, each gone after so many seconds, until so many runs; the message's sequences."""
-    found: list[int] = []
-    while len(schedules.starts("j")) < times:
-        host = await schedules.host({"j": {"triggers": [every(interval)]}})
-        found.append(await schedules.sequence("j", "every"))
-        await asyncio.sleep(life)
-        await schedules.stop(host)
-        found.append(await schedules.sequence("j", "every"))
-    return found
-
-
-async def test_restarts_do_not_move_an_interval(schedules: ScheduleRig):
-    began = time.time()
-    sequences = await _lives(schedules, "4s", 1.5, 3)
-    assert len(set(sequences)) == 1
-    assert len(sequences) >= 4
-    due = schedules.due("j")
-    assert 3 <= due[0] - began <= 4 + 8
-    assert all((at - due[0]) % 4 == 0 for at in due)
-    assert len(set(due)) == len(due)
-
-
-@pytest.mark.soak
-async def test_an_interval_longer_than_any_hosts_life_keeps_its_rhythm(schedules: ScheduleRig):
-    """B01: it fires 20, 40 and 60 s after the first start, though no host lives longer than 8 s."""
-    began = time.time()
-    sequences = await _lives(schedules, "20s", 8, 3)
-    assert len(set(sequences)) == 1
-    assert len(sequences) >= 12
-    starts = schedules.starts("j")
-    due = [line.due for line in starts]
-    show(f"fired {[f'{at - began:.1f}' for at in due]} s after the first start")
-    assert due == occurrences_between(due[0], due[0] + 40, 20)
-    assert abs(due[0] - (began + 20)) <= 2
-    assert all(line.now - line.due < 8 for line in starts)
