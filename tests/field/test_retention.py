@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from dataclasses import replace
 from datetime import timedelta
@@ -23,8 +24,6 @@ from jetjobs.client import CancelOutcome, JobClient
 from jetjobs.errors import PayloadInvalidError
 from tests.faults.field import cpu_share, show
 from tests.support.servers import RealServer
-
-pytestmark = pytest.mark.integration
 
 FAST = JobAddress("shop", "fast")
 KEYED = JobAddress("shop", "keyed")
@@ -114,6 +113,31 @@ async def test_b95_five_thousand_runs_against_a_thousand(backend: Backend, nats_
     assert {f"r{number}" for number in range(4000, 5000)} <= left.keys()
     assert {record.run_id: record for record in active}.items() <= left.items()
     await backend.runs.create(ended(backend, 0))
+
+
+async def test_b113_a_pass_over_many_records_blocks_no_heartbeat(backend: Backend, nats_url: str, project: str):
+    """While a host removes 8,000 records its own runs go on, its loop turns and their records are kept fresh."""
+    await write(backend, (ended(backend, number) for number in range(8000)))
+    shop, gaps = Module("shop"), list[float]()
+
+    @shop.job(name="watches")
+    async def watches(ctx: JobContext[Any]) -> None:
+        while (await backend.runs.holding()).entries > 11:
+            began = time.monotonic()
+            await asyncio.sleep(0.01)
+            gaps.append(time.monotonic() - began)
+
+    settings = HostSettings(
+        ack_wait="2s", heartbeat_every="200ms", upkeep_every="1s", retention=JobRetention(max_per_job=10)
+    )
+    async with (
+        JobHost([shop], project=project, nats=nats_url, settings=settings),
+        JobClient(nats_url, project=project) as client,
+    ):
+        run = await client.get_job("shop", "watches").trigger()
+        record = await run.wait(60)
+    assert (record.status, record.starts) == (RunStatus.SUCCEEDED, 1)
+    assert max(gaps) < 1.5, "an ack wait is 2 s"
 
 
 async def test_b95_two_pruners_at_once(backend: Backend, nats_url: str, project: str, monkeypatch: pytest.MonkeyPatch):

@@ -1,4 +1,4 @@
-"""Lists over many records: what a page costs is counted, not timed; and all of 50,000, timed."""
+"""B113: lists over many records: what a page costs is counted, not timed; and all of 50,000, by processor time."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import asyncio
 import os
 import sys
 import time
+import tracemalloc
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -22,8 +23,6 @@ from jetjobs.client import JobClient
 from jetjobs.config import connect_options
 from jetjobs.sync import JobClient as BlockingClient
 from tests.support.servers import RealServer
-
-pytestmark = pytest.mark.integration
 
 _BATCH = 500
 
@@ -80,7 +79,9 @@ class Counted:
         return pages
 
 
-async def test_a_page_of_recent_runs_reads_the_end_only(nats_url: str, project: str, monkeypatch: pytest.MonkeyPatch):
+async def test_b113_a_page_of_recent_runs_reads_the_end_only(
+    nats_url: str, project: str, monkeypatch: pytest.MonkeyPatch
+):
     # Made as they were written, unlike the others: what is to come is older than the page by more than clocks differ.
     ids = await fill(nats_url, project, 2000)
     async with JobClient(nats_url, project=project) as client:
@@ -102,7 +103,7 @@ async def test_a_page_of_recent_runs_reads_the_end_only(nats_url: str, project: 
         assert {record.run_id for record in since} <= set(fresh)
 
 
-async def test_all_are_listed_iterated_and_deleted_in_order(nats_url: str, project: str):
+async def test_b113_all_are_listed_iterated_and_deleted_in_order(nats_url: str, project: str):
     ids = await fill(nats_url, project, 2500)
     async with JobClient(nats_url, project=project) as client:
         assert [record.run_id async for record in client.runs.iter()] == ids
@@ -128,6 +129,25 @@ async def test_all_are_listed_iterated_and_deleted_in_order(nats_url: str, proje
     assert await asyncio.to_thread(blocking) == ids
 
 
+async def test_b113_a_page_of_many_takes_little_memory(nats_url: str, project: str):
+    ids = await fill(nats_url, project, 5000)
+    async with JobClient(nats_url, project=project) as client:
+        tracemalloc.start()
+        try:
+            assert [record.run_id for record in await client.runs.list(limit=50)] == ids[:50]
+            asked: list[dict[str, Any]] = [
+                {"status": "failed", "job": "job0"},
+                {"text": "nothing like it"},
+                {"module": "nobody"},
+            ]
+            for filters in asked:
+                assert len(await client.runs.list(limit=50, **filters)) in {0, 50}
+            peak = tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+    assert peak < 15e6
+
+
 def used_by(server: RealServer) -> float:
     """Seconds of processor time that the server has used."""
     fields = Path(f"/proc/{server.pid}/stat").read_text().rpartition(")")[2].split()
@@ -137,7 +157,7 @@ def used_by(server: RealServer) -> float:
 @pytest.mark.soak
 @pytest.mark.timeout(300)
 @pytest.mark.skipif(sys.platform != "linux", reason="reads the server's processor time from /proc")
-async def test_a_page_of_fifty_thousand(own_server: RealServer, project: str):
+async def test_b113_a_page_of_fifty_thousand(own_server: RealServer, project: str):
     """Processor time is judged: others may use this machine. The server reads ahead while the client looks, so that
     where nobody else is a page takes about as long as the busier of the two.
     """
@@ -151,6 +171,13 @@ async def test_a_page_of_fifty_thousand(own_server: RealServer, project: str):
         {"since": datetime.now(UTC) - timedelta(minutes=10), "until": datetime.now(UTC) - timedelta(minutes=5)},
     ]
     async with JobClient(own_server.url, project=project) as client:
+        tracemalloc.start()
+        began = time.monotonic()
+        assert [record.run_id for record in await client.runs.list(limit=50)] == ids[:50]
+        assert time.monotonic() - began < 3
+        await client.runs.list(status="failed", job="job0", limit=50)
+        assert tracemalloc.get_traced_memory()[1] < 30e6
+        tracemalloc.stop()
         for filters in asked:
             mine, its = time.process_time(), used_by(own_server)
             await client.runs.list(**filters, timeout="30s")
