@@ -27,7 +27,7 @@ from jetjobs._engine.health import HostHealth as HostHealth
 from jetjobs._engine.health import JobHealth as JobHealth
 from jetjobs._engine.hosting import Hosting, Served
 from jetjobs._engine.isolation import check_isolation
-from jetjobs._engine.leaving import everything_ended, leave, take_over_executor
+from jetjobs._engine.leaving import everything_ended, leave, take_over_executor, to_its_end
 from jetjobs._engine.probes import Probes
 from jetjobs._engine.signals import EXIT_OK, StopSignals, first_of
 from jetjobs._nats import OpenClient, open_backend
@@ -222,7 +222,7 @@ class JobHost:
             ConfigError: probes can't be answered at their address.
         """
         with StopSignals() as signals, asyncio.Runner(loop_factory=loop_factory) as runner:
-            return runner.run(self._run(signals))
+            return to_its_end(runner.get_loop(), self._run(signals))
 
     async def _run(self, signals: StopSignals) -> int:
         async with Probes(self.settings.probes, self.health):

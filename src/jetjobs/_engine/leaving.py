@@ -1,8 +1,11 @@
-"""Ending a host's process although code in it swallows every order to stop.
+"""Ending a host's process although code in it swallows every order to stop, and not before.
 
 `asyncio.run` waits without limit for tasks that swallow their cancellation, and for the threads of the loop's executor,
 where `asyncio.to_thread` leaves what a timed-out handler was waiting for; the interpreter waits for those threads
 once more. A host that was told to stop may do neither.
+
+`sys.exit()` in a handler is a failed attempt. In a task or callback that a handler made, asyncio raises it through the
+loop as well, which would end the program with every other run in it. A host's own loop goes on.
 """
 
 from __future__ import annotations
@@ -10,14 +13,50 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import signal
 import sys
 import threading
+import traceback
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+import structlog
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine
+
+log = structlog.get_logger("jetjobs.engine")
 
 PATIENCE = 1.0
 POLL = 0.02
 _THREADS = "jetjobs executor"
+
+
+def to_its_end(loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, int]) -> int:
+    """Run the loop until `work` has ended, whatever else on it raises SystemExit or KeyboardInterrupt.
+
+    Both come from code here: SIGINT has a handler of the host's. Another signal's handler still ends the program.
+    """
+    task = loop.create_task(work)
+    while True:
+        try:
+            return loop.run_until_complete(task)
+        except (SystemExit, KeyboardInterrupt) as leaving:
+            if task.done() or _of_a_signal(leaving):
+                raise
+            log.error("handler_left_the_loop", error=type(leaving).__name__, at=_last_line(leaving))  # noqa: TRY400
+
+
+def _of_a_signal(leaving: BaseException) -> bool:
+    handlers = [signal.getsignal(number) for number in signal.valid_signals()]
+    codes = {getattr(handler, "__code__", None) for handler in handlers} - {None}
+    return any(frame.f_code in codes for frame, _ in traceback.walk_tb(leaving.__traceback__))
+
+
+def _last_line(leaving: BaseException) -> str:
+    place = traceback.extract_tb(leaving.__traceback__)[-1]
+    return f"{place.filename}:{place.lineno} in {place.name}"
 
 
 def take_over_executor() -> ThreadPoolExecutor:
