@@ -94,6 +94,22 @@ def blocks(path: Path) -> Iterator[Block]:
                 raise ValueError(f"{place}: {word!r} means nothing above a {language} block")
 
 
+def unnamed_files(path: Path) -> list[str]:
+    """Files whose names only the marks tell, which a reader doesn't see: neither the paragraph above nor below does."""
+    page = path.read_text(encoding="utf-8")
+    found: list[str] = []
+    for block in _FENCE.finditer(page):
+        mark = _MARK.search(page, max(0, block.start() - 300), block.start())
+        if mark is None or mark["word"] not in {"file", "add"}:
+            continue
+        above = page[: mark.start()].rstrip().rpartition("\n\n")[2]
+        below = page[block.end() :].lstrip().partition("\n\n")[0]
+        name = Path(mark["value"]).name
+        if name not in above and name not in below:
+            found.append(name)
+    return found
+
+
 def links(path: Path) -> list[str]:
     """Where a page links to, as written; code blocks are not looked at."""
     return [found["target"] for found in _LINK.finditer(_FENCE.sub("", path.read_text(encoding="utf-8")))]

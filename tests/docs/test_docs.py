@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.docs.pages import ROOT, anchors, blocks, links, pages
+from tests.docs.pages import ROOT, anchors, blocks, links, pages, unnamed_files
 from tests.docs.reader import Reader
 from tests.docs.site import build as site
 from tests.docs.site.build import BrokenLink, build
@@ -29,6 +29,11 @@ def test_what_a_page_shows_runs(path: Path, tmp_path: Path, nats_url: str, proje
             reader.do(block)
     finally:
         reader.end()
+
+
+@pytest.mark.parametrize("path", _PAGES, ids=_NAMES)
+def test_a_reader_sees_what_files_are_called(path: Path):
+    assert unnamed_files(path) == []
 
 
 @pytest.mark.parametrize("path", [*_PAGES, ROOT / "CHANGELOG.md"], ids=[*_NAMES, "CHANGELOG.md"])
