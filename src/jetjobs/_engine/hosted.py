@@ -20,6 +20,13 @@ class NameSlots(Slots):
 
     __slots__ = ()
 
+    def give_back(self) -> None:
+        """Free a slot, or hand it on, unless there are too many since the limit was lowered."""
+        if self.limit is not None and self.taken > self.limit:
+            self.taken -= 1
+        else:
+            super().give_back()
+
     def is_worth_a_word(self, now: float) -> bool:  # noqa: ARG002
         """Never: a job at its limit is nothing to warn of."""
         return False

@@ -125,7 +125,7 @@ class Runner:
         """Take so many at once from now on. What runs goes on: slots too many go as it ends."""
         more, self._limit = limit - self._limit, limit
         if self.hosted.shared is not None:
-            self.hosted.shared.limit = limit
+            self.hosted.shared.resize(limit)
         if self._consumption is None:
             return  # `start` allows what the limit is then
         self._owed -= more

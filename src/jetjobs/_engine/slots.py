@@ -49,6 +49,12 @@ class Slots:
         else:
             self.taken -= 1
 
+    def resize(self, limit: int) -> None:
+        """Have so many from now on; what is taken beyond that stays so until it is given back."""
+        self.limit = limit
+        while self._line and self.take():
+            self._line.popleft()()
+
     def wait(self, seated: Callable[[], None]) -> None:
         """Get in line; `seated` is called with a slot taken for it."""
         self._line.append(seated)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
-from jetjobs import Every, JobClient, Module
+from jetjobs import Every, JobClient, JobContext, Module
 from jetjobs._core.models import JobAddress, RunStatus
 from jetjobs.testing import memory_backend
 from tests.engine.host.scene import Scene
@@ -153,3 +155,34 @@ async def test_a_host_inside_a_program_that_is_asked_to_drain_stays(memory_stage
     assert stage.play.live == 1, "what runs is not interrupted"
     stage.play.gates["gate"].set()
     assert (await stage.ended(running)).status is RunStatus.SUCCEEDED
+
+
+@pytest.mark.parametrize("before,after,runs_a_name", [(4, 1, 4), (1, 4, 1)])
+async def test_a_limit_ordered_for_a_renamed_job_counts_its_names_together(
+    memory_stage: Stage, before: int, after: int, runs_a_name: int
+) -> None:
+    stage = memory_stage
+    module, gate = Module("m"), asyncio.Event()
+    live: set[str] = set()
+    at_start: list[int] = []
+
+    @module.job(max_concurrency=before, timeout="1m", aliases=("old",))
+    async def job(ctx: JobContext) -> None:
+        live.add(ctx.run_id)
+        at_start.append(len(live))
+        await gate.wait()
+        await stage.clock.sleep(0.05)
+        live.remove(ctx.run_id)
+
+    host = await stage.serve(module)
+    runs = [(await stage.trigger("", name), name) for name in ("job", "old") * runs_a_name]
+    await stage.when(lambda: len(live) == before)
+    await stage.world.rest()
+    await stage.client.jobs.override(*JOB, max_concurrency=after)
+    await stage.when(lambda: {each.limit for each in host.host.health().jobs} == {after})
+    if after > before:
+        await stage.when(lambda: len(live) == len(runs), within=0.1)
+    gate.set()
+    for run, name in runs:
+        assert (await stage.ended(run, name)).status is RunStatus.SUCCEEDED
+    assert max(at_start[before:]) <= after
