@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Literal
 
@@ -16,19 +15,20 @@ import pytest
 
 from jetjobs._core.models import RunStatus
 from tests.faults.outage_counts import RARE, WITH_CRON, WITH_GRACE, check_outage, check_rare, quiet
-from tests.faults.rig import Rig, eventually
+from tests.faults.rig import eventually
 from tests.faults.schedule_rig import Jobs, ScheduleRig, every
 from tests.support.servers import RealServer
+
+pytestmark = pytest.mark.faults
 
 AWAY = 4.0
 SAVED_AFTER = 150.0
 
 
 @pytest.fixture
-async def schedules(own_rig: Rig, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[ScheduleRig]:
-    made = ScheduleRig(own_rig, monkeypatch)
-    yield made
-    await made.close()
+def schedules(own_schedules: ScheduleRig) -> ScheduleRig:
+    """On a server of the test's own."""
+    return own_schedules
 
 
 async def _outage(server: RealServer, *, crash: bool, away: float = AWAY) -> float:
@@ -65,17 +65,18 @@ LONG = {  # the broker saves the state of schedules two to two and a half minute
 
 
 @pytest.mark.parametrize("name", SHORT)
-async def test_an_outage_has_the_catch_up_that_was_asked_for(schedules: ScheduleRig, own_server: RealServer, name: str):
+async def test_b17_an_outage_has_the_catch_up_that_was_asked_for(
+    schedules: ScheduleRig, own_server: RealServer, name: str
+):
     await _counted(schedules, own_server, SHORT[name], WITH_CRON)
 
 
 @pytest.mark.soak
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("name", LONG)
-async def test_a_long_outage_has_the_catch_up_that_was_asked_for(
+async def test_b17_a_long_outage_has_the_catch_up_that_was_asked_for(
     schedules: ScheduleRig, own_server: RealServer, name: str
 ):
-    """B17 among them."""
     down, back = await _counted(schedules, own_server, LONG[name], WITH_GRACE, beside=RARE)
     await check_rare(schedules, down, back)
 
@@ -114,7 +115,7 @@ async def _counted(
 
 
 @pytest.mark.parametrize("crash", [False, True], ids=["sigterm", "kill9"])
-async def test_hosts_and_broker_away_together(schedules: ScheduleRig, own_server: RealServer, *, crash: bool):
+async def test_b17_hosts_and_broker_away_together(schedules: ScheduleRig, own_server: RealServer, *, crash: bool):
     jobs = {"j": {"triggers": [every("1s", misfire_grace="2s")]}, "k": {"triggers": [every("1s")]}}
     host = await schedules.host(jobs)
     await schedules.started("k", 2)
@@ -136,7 +137,7 @@ async def test_hosts_and_broker_away_together(schedules: ScheduleRig, own_server
             assert not missed
 
 
-async def test_a_crash_loses_no_tick_of_a_long_interval(schedules: ScheduleRig, own_server: RealServer):
+async def test_b17_a_crash_loses_no_tick_of_a_long_interval(schedules: ScheduleRig, own_server: RealServer):
     """The broker forgets what fell due while it was away; no tick of 20 s tells, so the host looks."""
     await schedules.host({"j": {"triggers": [every("20s")]}})
     began = (await schedules.record("j", "every")).next_run_at
@@ -149,7 +150,7 @@ async def test_a_crash_loses_no_tick_of_a_long_interval(schedules: ScheduleRig, 
     assert starts[0].now - due < 12
 
 
-async def test_a_run_over_an_outage_is_not_doubled(schedules: ScheduleRig, own_server: RealServer):
+async def test_b17_a_run_over_an_outage_is_not_doubled(schedules: ScheduleRig, own_server: RealServer):
     await schedules.host({"j": {"triggers": [every("1s")], "takes": 6, "at_once": 2}})
     await schedules.started("j", 1)
     back = await _outage(own_server, crash=True, away=3)
