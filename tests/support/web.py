@@ -25,6 +25,7 @@ class WebServer:
     """
 
     def __init__(self, module: Sequence[str], *, port: int, folder: Path, env: Mapping[str, str]) -> None:
+        self.port = port
         self.url = f"http://127.0.0.1:{port}"
         self.stderr = ""
         self._process = subprocess.Popen(
@@ -46,6 +47,10 @@ class WebServer:
     def __exit__(self, *_error: object) -> None:
         if self._process.poll() is None:
             self.stop()
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
 
     def ask(self, path: str, data: Mapping[str, str] | None = None, *, as_json: bool = False) -> Answer:
         """Status and decoded body; with `data` a POST, as a form or as JSON."""

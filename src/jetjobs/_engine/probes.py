@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from jetjobs._engine.health import HostHealth
 
 _ASK_WITHIN = 5.0
+_AT_ONCE = 32  # connections; each takes a descriptor that the broker's connection may need
 
 
 class Probes:
@@ -34,6 +35,7 @@ class Probes:
         self._address = address
         self._health = health
         self._server: asyncio.Server | None = None
+        self._open: dict[asyncio.StreamWriter, None] = {}  # the oldest first
 
     async def __aenter__(self) -> Self:
         if self._address is None:
@@ -52,6 +54,12 @@ class Probes:
             self._server.close()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        # Who asks is answered at once; who came and says nothing makes room, or a crowd of them would be an outage.
+        while len(self._open) >= _AT_ONCE:
+            oldest = next(iter(self._open))
+            del self._open[oldest]
+            oldest.transport.abort()
+        self._open[writer] = None
         # A line over the reader's limit is a ValueError.
         with suppress(TimeoutError, OSError, ValueError):
             async with asyncio.timeout(_ASK_WITHIN):
@@ -60,6 +68,7 @@ class Probes:
                     pass
                 writer.write(self._answer(request))
                 await writer.drain()
+        self._open.pop(writer, None)
         writer.close()
 
     def _answer(self, request: bytes) -> bytes:
