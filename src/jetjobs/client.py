@@ -110,8 +110,10 @@ class JobClient:
                 module.unbind(self._binding)
             self._binding = None
         self._handles.clear()
-        if scope is not None and self._given is None:
-            await scope.backend.close()
+        if scope is not None:
+            scope.life.over = True
+            if self._given is None:
+                await scope.backend.close()
 
     async def __aenter__(self) -> Self:
         await self.connect()

@@ -47,13 +47,24 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from jetjobs._core.models import RunRecord
 
 
 class JetJobsError(Exception):
     """The root: catch this to catch everything jetjobs raises on purpose."""
+
+    def __reduce__(self) -> tuple[object, ...]:
+        # An exception is made anew of its `args` alone, which for those with more to tell raises: a pool of
+        # processes would break instead of telling the error.
+        return _made_again, (type(self), self.args, self.__dict__)
+
+
+def _made_again(kind: type[JetJobsError], args: tuple[object, ...], told: Mapping[str, object]) -> JetJobsError:
+    error = kind.__new__(kind, *args)
+    error.__dict__.update(told)
+    return error
 
 
 class ConfigError(JetJobsError, ValueError):

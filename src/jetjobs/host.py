@@ -318,6 +318,8 @@ class JobHost:
             for module in self.modules:
                 module.unbind(self._binding)
             self._binding = None
+        if self._scope is not None:
+            self._scope.life.over = True
         backend, self._backend, self._scope = self._backend, None, None
         if backend is not None and self._given is None:
             await backend.close()

@@ -186,6 +186,18 @@ class TestTheClientItself:
             await client.runs.list()
         await client.close()
 
+    async def test_its_runs_say_that_it_is_closed(self, world: World):
+        """At once, and also to whoever waits for one without a limit."""
+        run = await world.client.get_job("billing", "send").trigger(1)
+        handle = world.client.get_job("billing", "send")
+        waiting = asyncio.create_task(run.wait())
+        await asyncio.sleep(0)
+        await world.client.close()
+        for call in (run.status, run.record, run.cancel, run.wait, run.result, handle.trigger, lambda: waiting):
+            with pytest.raises(ClientError, match="closed"):
+                async with asyncio.timeout(3):
+                    await call()
+
     async def test_it_connects_again_after_it_was_closed(self, world: World):
         client = world.another()
         await client.connect()

@@ -143,6 +143,7 @@ class _Connection:
         async with self._one_at_a_time:  # whoever comes second waits until it is done
             scope, self.scope = self.scope, None
             if scope is not None:
+                scope.life.over = True
                 await scope.backend.close()
 
 

@@ -13,10 +13,20 @@ from jetjobs.errors import (
     AnswerUnknown,
     BrokerError,
     BrokerUnavailable,
+    ClientError,
     ConfigError,
     PermissionMissing,
     ProjectNotPrepared,
 )
+
+
+class Life:
+    """Whether a scope is still of use; runs outlive the client they came from."""
+
+    __slots__ = ("over",)
+
+    def __init__(self) -> None:
+        self.over = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,18 +39,33 @@ class Scope:
     max_payload: int
     lookup: JobLookup
     time: BrokerTime = field(default_factory=BrokerTime)
+    life: Life = field(default_factory=Life)
 
     def deadline(self, timeout: DurationLike | None = None) -> Deadline:
         """The end of a call that begins now.
 
         Raises:
             ConfigError: the timeout is no duration, or zero.
+            ClientError: this is closed.
         """
         return self.within(self.timeout if timeout is None else seconds(timeout, "timeout"))
 
     def within(self, some: float) -> Deadline:
         """The end of a call that begins now and may take so many seconds."""
+        self.check_open()
         return Deadline(some, self._stands)
+
+    def check_open(self) -> None:
+        """Refuse what nobody could answer.
+
+        Raises:
+            ClientError: the client or host is closed.
+        """
+        if self.life.over:
+            raise ClientError(
+                "the client or host that this came from is closed; ask within its `async with` block, or get the run "
+                "anew from an open client with `client.run(module, job, run_id)`"
+            )
 
     async def _stands(self) -> bool:
         try:

@@ -28,6 +28,7 @@ async def wait_for_end(scope: Scope, run: RunKey, limit: float | None) -> RunRec
     Raises:
         TimeoutError: not ended within `limit` seconds, the broker's outages included.
         RunNotFound: neither a record nor a message of the run.
+        ClientError: the client or host is closed, perhaps meanwhile.
     """
     try:
         async with asyncio.timeout(limit), AsyncExitStack() as listening:
@@ -48,6 +49,7 @@ class _Wait:
         pause = _FIRST_PAUSE
         looks = 0
         while True:
+            self._scope.check_open()
             # Listen before looking: an end between the two is found by one of them.
             await self._listen()
             record = await self._look(existing=looks < _TRUSTED_LOOKS)
