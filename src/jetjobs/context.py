@@ -185,7 +185,9 @@ class JobContext(Generic[S]):
         self._journal.add(LogLine(self._clock_now(), name, _cut(text, MAX_TEXT), kept))
         # Not the fields as given: a renderer would call their __repr__ unguarded.
         said = {f"{key}_" if key in _STRUCTLOGS_OWN else key: value for key, value in kept.items()}
-        getattr(self.logger, name)(text, **said)
+        from jetjobs._log import say  # noqa: PLC0415 - as structlog itself
+
+        say(self.logger, name, text, said)
 
     def progress(self, done: float, total: float | None = None, message: str | None = None) -> None:
         """Say how far this attempt is; the record shows the last one said. A `done` that isn't finite says nothing.

@@ -11,8 +11,6 @@ from contextlib import suppress
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, Self
 
-import structlog
-
 from jetjobs._client.asking import HostAsking
 from jetjobs._client.binding import ClientBinding
 from jetjobs._client.handle import JobHandle
@@ -30,6 +28,7 @@ from jetjobs._engine.isolation import check_isolation
 from jetjobs._engine.leaving import everything_ended, leave, take_over_executor, to_its_end
 from jetjobs._engine.probes import Probes
 from jetjobs._engine.signals import EXIT_OK, StopSignals, first_of
+from jetjobs._log import get_logger
 from jetjobs._nats import OpenClient, open_backend
 from jetjobs._nats.provision import ProvisionSettings
 from jetjobs.config import (
@@ -51,7 +50,7 @@ if TYPE_CHECKING:
     from jetjobs._ports import Backend
     from jetjobs.job import Job
 
-log = structlog.get_logger("jetjobs.host")
+log = get_logger("jetjobs.host")
 
 CALL_TIMEOUT = 10.0
 GC_THRESHOLD = 10_000

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any, cast
 
-import structlog
-
 from jetjobs._client.blocking import BorrowedLoop
 from jetjobs._client.blocking_run import JobRun as BlockingRun
 from jetjobs._client.calls import Deadline
@@ -17,12 +15,13 @@ from jetjobs._core.models import JobAddress, RunKey, RunRecord, TriggerInfo
 from jetjobs._core.run_ids import check_key, run_id_for_child
 from jetjobs._core.tokens import check_address, split_address
 from jetjobs._core.triggering import PLAIN, Asked, Target, check_options
+from jetjobs._log import get_logger
 from jetjobs.job import Job
 
 SUBMIT_WITHIN = 5.0
 """Seconds for a gateway's caller: those who ask wait about as long."""
 
-_logger = structlog.get_logger("jetjobs.client")
+_logger = get_logger("jetjobs.client")
 
 
 class HostAsking:

@@ -7,15 +7,14 @@ import math
 import time
 from datetime import datetime
 
-import structlog
-
 from jetjobs._client.calls import Deadline
+from jetjobs._log import get_logger
 from jetjobs._ports import Broker
 from jetjobs.errors import BrokerError, PermissionMissing
 
 _BELIEVE = 60.0
 _ASK = 2.0
-_logger = structlog.get_logger("jetjobs.client")
+_logger = get_logger("jetjobs.client")
 
 
 class BrokerTime:

@@ -10,19 +10,18 @@ from __future__ import annotations
 import asyncio
 import time
 
-import structlog
-
 from jetjobs._client.calls import Deadline, read
 from jetjobs._core.descriptors import JobDescriptor
 from jetjobs._core.models import JobAddress
 from jetjobs._core.policy import JobRetention
 from jetjobs._core.retention import read_retention
 from jetjobs._core.triggering import close_names
+from jetjobs._log import get_logger
 from jetjobs._ports import Catalog
 from jetjobs.errors import BrokerError, PermissionMissing, UnknownJobError
 
 _BELIEVE_HOSTS = 5.0
-_logger = structlog.get_logger("jetjobs.client")
+_logger = get_logger("jetjobs.client")
 
 
 class JobLookup:

@@ -5,13 +5,12 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
-import structlog
-
 from jetjobs._engine.execution import TaskExecution, Verdict
 from jetjobs._engine.forks import leave_if_forked, lineage
 from jetjobs._engine.isolation import is_isolated
 from jetjobs._engine.processes import run_isolated
 from jetjobs._engine.threads import ThreadExecution
+from jetjobs._log import get_logger
 from jetjobs.context import JobContext, Journal
 
 if TYPE_CHECKING:
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
     from jetjobs._engine.hosted import HostedJob
     from jetjobs._engine.settling import Settling
 
-log = structlog.get_logger("jetjobs.engine")
+log = get_logger("jetjobs.engine")
 
 
 class Calling:

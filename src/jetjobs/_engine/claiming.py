@@ -9,10 +9,9 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING, assert_never
 
-import structlog
-
 from jetjobs._core.delivery import Ack, Action, Ask, DeliveryRules, Drop, Help, ReadAgain, Situation, Write, decide
 from jetjobs._core.models import RunStatus
+from jetjobs._log import get_logger
 from jetjobs.errors import AnswerUnknown, BrokerError, PayloadInvalidError, WrongRevision
 
 if TYPE_CHECKING:
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
     from jetjobs._engine.settling import Settling
     from jetjobs._ports import Stored
 
-log = structlog.get_logger("jetjobs.engine")
+log = get_logger("jetjobs.engine")
 
 RETURN_DELAYS = (0.25, 1.0, 2.0, 5.0)
 READ_AGAIN_LIMIT = 3

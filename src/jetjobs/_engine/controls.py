@@ -19,10 +19,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-import structlog
-
 from jetjobs._core.controls import Standing, standing
 from jetjobs._engine.tasks import in_batches
+from jetjobs._log import get_logger
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -33,7 +32,7 @@ if TYPE_CHECKING:
     from jetjobs._ports import StoredControl
     from jetjobs.job import Job
 
-log = structlog.get_logger("jetjobs.engine")
+log = get_logger("jetjobs.engine")
 
 PASS_EVERY: Final = 10.0
 

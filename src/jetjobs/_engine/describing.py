@@ -9,10 +9,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-import structlog
-
 from jetjobs._core.rollout import why_it_stands
 from jetjobs._engine.tasks import in_batches
+from jetjobs._log import get_logger
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
     from jetjobs._core.models import JobAddress
     from jetjobs._engine.engine import Engine
 
-log = structlog.get_logger("jetjobs.engine")
+log = get_logger("jetjobs.engine")
 
 AGAIN_EVERY: Final = 5.0
 

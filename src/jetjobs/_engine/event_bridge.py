@@ -18,13 +18,12 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-import structlog
-
 from jetjobs._core import names
 from jetjobs._core.triggers import OnEvent
 from jetjobs._engine.event_route import EventCounts, EventFlow, Route
 from jetjobs._engine.service import Service
 from jetjobs._engine.tasks import in_batches
+from jetjobs._log import get_logger
 from jetjobs.errors import BrokerError, PermissionMissing
 
 if TYPE_CHECKING:
@@ -34,7 +33,7 @@ if TYPE_CHECKING:
     from jetjobs._ports import EventSubscription
     from jetjobs.job import Job
 
-log = structlog.get_logger("jetjobs.engine")
+log = get_logger("jetjobs.engine")
 
 LOOK_EVERY = 5.0
 LONGEST_STOP, SHORTEST_STOP = 5.0, 1.0

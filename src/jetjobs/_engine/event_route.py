@@ -14,13 +14,12 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-import structlog
-
 from jetjobs._core.bodies import INLINE_LIMIT, Body
 from jetjobs._core.events import Event, Filtered, Unreadable, Wanted, event_trigger, judge_event, stream_event
 from jetjobs._core.models import RunKey
 from jetjobs._core.run_ids import fresh_run_id
 from jetjobs._engine.tasks import Tasks
+from jetjobs._log import get_logger
 from jetjobs.errors import (
     AnswerUnknown,
     BrokerError,
@@ -36,7 +35,7 @@ if TYPE_CHECKING:
     from jetjobs._engine.engine import Engine
     from jetjobs._ports import Consumption, Delivery, EventSubscription
 
-log = structlog.get_logger("jetjobs.engine")
+log = get_logger("jetjobs.engine")
 
 PLACES = 32_768  # wanted events of one trigger by core NATS, on one host, whose run isn't stored yet
 BYTES = 64 * 1024 * 1024  # bodies of all of them together

@@ -13,10 +13,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import structlog
-
 from jetjobs._core.gateway_calls import BUSY, INTERNAL, accepted, read_call, refused
 from jetjobs._engine.tasks import Tasks
+from jetjobs._log import get_logger
 from jetjobs.errors import BrokerError, JetJobsError, PayloadTooLargeError, TriggerUnconfirmed
 
 if TYPE_CHECKING:
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
     from jetjobs._ports import Call, CallService
     from jetjobs.job import Job
 
-log = structlog.get_logger("jetjobs.engine")
+log = get_logger("jetjobs.engine")
 
 PLACES = 256  # calls of one host that are not answered yet
 BYTES = 64 * 1024 * 1024  # bodies of all of them together

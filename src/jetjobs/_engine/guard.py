@@ -22,9 +22,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Protocol
 
-import structlog
+from jetjobs._log import get_logger
 
-log = structlog.get_logger("jetjobs.engine")
+log = get_logger("jetjobs.engine")
 
 _PROGRAM = Path(__file__).with_name("guard_program.py")
 _GATHER = 0.02

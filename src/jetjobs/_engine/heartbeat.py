@@ -14,10 +14,9 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-import structlog
-
 from jetjobs._core.lifecycle import Event, advance
 from jetjobs._core.models import RunStatus
+from jetjobs._log import get_logger
 from jetjobs.errors import AnswerUnknown, BrokerError, PayloadInvalidError, WrongRevision
 
 if TYPE_CHECKING:
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
     from jetjobs._engine.engine import Engine
     from jetjobs._engine.held import HeldRun
 
-log = structlog.get_logger("jetjobs.engine")
+log = get_logger("jetjobs.engine")
 
 
 class Renewal:

@@ -13,8 +13,6 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-import structlog
-
 from jetjobs._core.retention import RetentionRules
 from jetjobs._engine.controls import Controls
 from jetjobs._engine.describing import Describing
@@ -37,6 +35,7 @@ from jetjobs._engine.slots import Slots
 from jetjobs._engine.tasks import Tasks, in_batches
 from jetjobs._engine.threads import HandlerThreads
 from jetjobs._engine.watchdog import Watchdog
+from jetjobs._log import get_logger
 from jetjobs.errors import BrokerError
 
 if TYPE_CHECKING:
@@ -51,7 +50,7 @@ if TYPE_CHECKING:
     from jetjobs.job import Job
     from jetjobs.module import Module
 
-log = structlog.get_logger("jetjobs.engine")
+log = get_logger("jetjobs.engine")
 
 CLOCK_WARNING = timedelta(seconds=1)
 AFTER_INTERRUPT = 2.0

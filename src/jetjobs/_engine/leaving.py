@@ -21,12 +21,12 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-import structlog
+from jetjobs._log import get_logger
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
 
-log = structlog.get_logger("jetjobs.engine")
+log = get_logger("jetjobs.engine")
 
 PATIENCE = 1.0
 POLL = 0.02

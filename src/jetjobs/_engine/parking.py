@@ -10,10 +10,9 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-import structlog
-
 from jetjobs._core.delivery import expiry_of
 from jetjobs._core.misfits import next_return, parked_message, verdict_on
+from jetjobs._log import get_logger
 from jetjobs.errors import WrongRevision
 
 if TYPE_CHECKING:
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
     from jetjobs._ports import Delivery, Stored
     from jetjobs.errors import PayloadInvalidError
 
-log = structlog.get_logger("jetjobs.engine")
+log = get_logger("jetjobs.engine")
 
 SAID_EVERY = 10.0
 

@@ -7,10 +7,9 @@ import socket
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-import structlog
-
 from jetjobs._core.descriptors import HostPresence
 from jetjobs._engine.tasks import in_batches
+from jetjobs._log import get_logger
 from jetjobs.errors import BrokerError
 
 if TYPE_CHECKING:
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
     from jetjobs._core.descriptors import JobDescriptor
     from jetjobs._engine.engine import Engine
 
-log = structlog.get_logger("jetjobs.engine")
+log = get_logger("jetjobs.engine")
 
 SAY_EVERY = 10.0
 TTL = timedelta(seconds=35)

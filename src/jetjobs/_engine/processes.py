@@ -18,8 +18,6 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-import structlog
-
 from jetjobs._core import codec
 from jetjobs._core.bodies import Body
 from jetjobs._core.completion import Ending, Raised, Returned
@@ -31,6 +29,7 @@ from jetjobs._engine.frames import Call, read_ending
 from jetjobs._engine.guard import passed
 from jetjobs._engine.isolation import find_target
 from jetjobs._engine.relay import Relay
+from jetjobs._log import get_logger
 from jetjobs.errors import BrokerError, PayloadInvalidError
 
 if TYPE_CHECKING:
@@ -46,7 +45,7 @@ if TYPE_CHECKING:
     from jetjobs._engine.hosted import HostedJob
     from jetjobs.context import JobContext
 
-log = structlog.get_logger("jetjobs.engine")
+log = get_logger("jetjobs.engine")
 
 LAST_MOMENT = 1.0  # seconds between a link's end and its process's
 _numbers = itertools.count(1)

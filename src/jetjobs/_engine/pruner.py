@@ -16,10 +16,9 @@ from contextlib import aclosing
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final, cast
 
-import structlog
-
 from jetjobs._core import names
 from jetjobs._core.retention import ORPHAN_AGE, Doomed, Oldest, RetentionRules, Survey, stub, ttl_left
+from jetjobs._log import get_logger
 from jetjobs.errors import WrongRevision
 
 if TYPE_CHECKING:
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
     from jetjobs._engine.engine import Engine
     from jetjobs._ports import Holding, Stored
 
-log = structlog.get_logger("jetjobs.engine")
+log = get_logger("jetjobs.engine")
 
 _HELD: Final = 50_000  # of a job's surplus at once: some ten megabytes
 _SUSPECTS: Final = 20_000  # runs with bodies that are looked at in one pass

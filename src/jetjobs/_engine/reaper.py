@@ -9,12 +9,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import structlog
-
 from jetjobs._core import names
 from jetjobs._core.reaping import ReapingRules, doubt, reap_running, reap_waiting
 from jetjobs._core.retention import record_ttl
 from jetjobs._engine.schedules import Schedules
+from jetjobs._log import get_logger
 from jetjobs.errors import BrokerError, WrongRevision
 
 if TYPE_CHECKING:
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
     from jetjobs._engine.engine import Engine
     from jetjobs._ports import Stored
 
-log = structlog.get_logger("jetjobs.engine")
+log = get_logger("jetjobs.engine")
 
 
 class Reaper:

@@ -29,8 +29,6 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
 
-import structlog
-
 from jetjobs._core.declared import Declarer, declared_schedule, ensure, may_remove
 from jetjobs._core.occurrences import Decision
 from jetjobs._core.schedule_record import ScheduleRecord, ScheduleState
@@ -38,6 +36,7 @@ from jetjobs._core.schedules import delete, disable, resume
 from jetjobs._core.triggers import Cron, Every
 from jetjobs._engine.schedules import UNREADABLE, Schedules
 from jetjobs._engine.tasks import in_batches
+from jetjobs._log import get_logger
 from jetjobs.errors import BrokerError
 
 if TYPE_CHECKING:
@@ -49,7 +48,7 @@ if TYPE_CHECKING:
     from jetjobs._ports import StoredSchedule
     from jetjobs.job import Job
 
-log = structlog.get_logger("jetjobs.engine")
+log = get_logger("jetjobs.engine")
 
 PASS_EVERY: Final = 2.0  # only asks whether this host has reconnected
 LOOK_EVERY: Final = 20.0

@@ -5,11 +5,10 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-import structlog
-
 from jetjobs._core.lifecycle import Event, begin
 from jetjobs._core.models import RunRecord, RunStatus
 from jetjobs._core.texts import run_error
+from jetjobs._log import get_logger
 from jetjobs.errors import BrokerError, WrongRevision
 
 if TYPE_CHECKING:
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
     from jetjobs._engine.settling import Settling
     from jetjobs._ports import Delivery
 
-log = structlog.get_logger("jetjobs.engine")
+log = get_logger("jetjobs.engine")
 
 BUSY_DELAY = timedelta(seconds=1)
 

@@ -11,12 +11,11 @@ import asyncio
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-import structlog
-
 from jetjobs._core import codec
 from jetjobs._core.models import JobAddress
 from jetjobs._core.triggering import Target
 from jetjobs._engine.frames import whole_record, write_error
+from jetjobs._log import get_logger
 from jetjobs.errors import ClientError, JobsNotHosted
 
 if TYPE_CHECKING:
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
     from jetjobs._engine.tasks import Tasks
     from jetjobs.context import ChildTrigger
 
-log = structlog.get_logger("jetjobs.engine")
+log = get_logger("jetjobs.engine")
 
 PIECE = 32 * 1024
 

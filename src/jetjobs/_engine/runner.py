@@ -24,8 +24,6 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-import structlog
-
 from jetjobs._core import headers
 from jetjobs._core.completion import Ending, Raised
 from jetjobs._core.messages import BadTrigger
@@ -44,6 +42,7 @@ from jetjobs._engine.schedules import Schedules
 from jetjobs._engine.settling import Settling
 from jetjobs._engine.slots import Admission
 from jetjobs._engine.ticks import Ticks
+from jetjobs._log import get_logger
 from jetjobs.errors import BrokerError, PayloadInvalidError
 
 if TYPE_CHECKING:
@@ -52,7 +51,7 @@ if TYPE_CHECKING:
     from jetjobs._engine.hosted import HostedJob
     from jetjobs._ports import Consumption, Delivery
 
-log = structlog.get_logger("jetjobs.engine")
+log = get_logger("jetjobs.engine")
 
 MOST_PATIENCE = 1.0  # seconds a delivery waits here for a slot; its ack wait is running
 

@@ -22,8 +22,6 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Final, Literal
 from zoneinfo import ZoneInfoNotFoundError
 
-import structlog
-
 from jetjobs._core import names
 from jetjobs._core.declared import Keep, Publish, Purge, mend
 from jetjobs._core.intervals import anchor_of
@@ -35,6 +33,7 @@ from jetjobs._core.schedule_record import ScheduleState
 from jetjobs._core.schedules import TOMBSTONE_FOR, anchored
 from jetjobs._core.settled_runs import run_ended
 from jetjobs._core.starting import run_key, starts_of, stretch_record
+from jetjobs._log import get_logger
 from jetjobs._ports import StoredSchedule
 from jetjobs.errors import (
     AnswerUnknown,
@@ -57,7 +56,7 @@ if TYPE_CHECKING:
     from jetjobs._engine.engine import Engine
     from jetjobs._ports import Stored
 
-log = structlog.get_logger("jetjobs.engine")
+log = get_logger("jetjobs.engine")
 
 UNREADABLE: Final = (ScheduleError, ZoneInfoNotFoundError, PayloadInvalidError)
 """A schedule that this machine can't judge: written by a newer release, or in a zone that isn't known here."""

@@ -10,8 +10,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-import structlog
-
 from jetjobs._core import headers, names
 from jetjobs._core.bodies import INLINE_LIMIT, Body
 from jetjobs._core.completion import CompletionRules, Ending, Raised, Returned, settle
@@ -19,6 +17,7 @@ from jetjobs._core.messages import Trigger
 from jetjobs._core.models import RunStatus
 from jetjobs._core.retention import record_ttl
 from jetjobs._core.texts import run_error
+from jetjobs._log import get_logger
 from jetjobs.errors import AnswerUnknown, BrokerError, PayloadTooLargeError, WrongRevision
 
 if TYPE_CHECKING:
@@ -30,7 +29,7 @@ if TYPE_CHECKING:
     from jetjobs._engine.held import HeldRun
     from jetjobs._ports import Stored
 
-log = structlog.get_logger("jetjobs.engine")
+log = get_logger("jetjobs.engine")
 
 REPEAT_AT_MOST_EVERY = 1.0
 TOLD_FOR = 2.0

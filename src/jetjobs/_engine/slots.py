@@ -11,7 +11,7 @@ from collections import deque
 from functools import partial
 from typing import TYPE_CHECKING
 
-import structlog
+from jetjobs._log import get_logger
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from jetjobs._clock import Clock, Timer
     from jetjobs._ports import Delivery, OnDelivery
 
-log = structlog.get_logger("jetjobs.engine")
+log = get_logger("jetjobs.engine")
 
 SAID_EVERY = 10.0
 

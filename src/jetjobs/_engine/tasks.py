@@ -9,12 +9,12 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
-import structlog
+from jetjobs._log import get_logger
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Iterable
 
-log = structlog.get_logger("jetjobs.engine")
+log = get_logger("jetjobs.engine")
 
 
 class Tasks:

@@ -9,8 +9,6 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
-import structlog
-
 from jetjobs._core.models import JobAddress
 from jetjobs._core.occurrences import Tick
 from jetjobs._core.run_ids import run_id_for_tick
@@ -18,6 +16,7 @@ from jetjobs._core.schedule_messages import read_tick, tick_trigger
 from jetjobs._core.starting import tick_verdict
 from jetjobs._core.timetables import timetable_of
 from jetjobs._engine.schedules import UNREADABLE
+from jetjobs._log import get_logger
 from jetjobs.errors import BrokerError
 
 if TYPE_CHECKING:
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
     from jetjobs._engine.schedules import Schedules
     from jetjobs._ports import Delivery
 
-log = structlog.get_logger("jetjobs.engine")
+log = get_logger("jetjobs.engine")
 
 _BACK: Final = timedelta(seconds=1)
 _ELSEWHERE: Final = timedelta(seconds=5)

@@ -18,9 +18,8 @@ import traceback
 from functools import partial
 from typing import TYPE_CHECKING
 
-import structlog
-
 from jetjobs._engine.execution import TaskExecution
+from jetjobs._log import get_logger
 from jetjobs._ports import Keeping
 from jetjobs.errors import JetJobsError
 
@@ -32,7 +31,7 @@ if TYPE_CHECKING:
     from jetjobs._engine.held import HeldRun
     from jetjobs._ports import Delivery, Lifeline
 
-log = structlog.get_logger("jetjobs.engine")
+log = get_logger("jetjobs.engine")
 
 
 class Watchdog:

@@ -11,14 +11,13 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import Any, Final
 
-import structlog
-
 from jetjobs._clock import Clock, SystemClock
 from jetjobs._core import names, signal_subjects
 from jetjobs._core.controls import Standing
 from jetjobs._core.gateway_calls import is_inbox
 from jetjobs._core.messages import Message, Outgoing
 from jetjobs._core.models import NOTHING, JobAddress, RunKey, RunRecord
+from jetjobs._log import get_logger
 from jetjobs._nats.calls import NatsCalls
 from jetjobs._nats.contents import runs_in_stream
 from jetjobs._nats.delivery import ACK_PREFIX, consumer_at
@@ -36,7 +35,7 @@ from jetjobs._nats.tuned import Headers
 from jetjobs._ports import DrainAnswer, OnCall, OnDelivery
 from jetjobs.errors import AnswerUnknown, BrokerError, BrokerUnavailable
 
-_log = structlog.get_logger("jetjobs.nats")
+_log = get_logger("jetjobs.nats")
 
 _EXPECTED: Final = "Nats-Expected-Last-Subject-Sequence"
 _EXPECTED_ON: Final = "Nats-Expected-Last-Subject-Sequence-Subject"

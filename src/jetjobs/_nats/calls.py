@@ -6,13 +6,13 @@ from collections.abc import Iterable
 from contextlib import suppress
 from functools import partial
 
-import structlog
 from nats import errors as nats_errors
 from nats.aio.subscription import Subscription
 
 from jetjobs._core import names, signal_subjects
 from jetjobs._core.gateway_calls import is_inbox
 from jetjobs._core.models import JobAddress
+from jetjobs._log import get_logger
 from jetjobs._nats.faults import NotFound
 from jetjobs._nats.inbound import Inbound
 from jetjobs._nats.link import Link
@@ -20,7 +20,7 @@ from jetjobs._nats.tuned import end_interest
 from jetjobs._ports import Call, OnCall
 from jetjobs.errors import BrokerError
 
-_log = structlog.get_logger("jetjobs.nats")
+_log = get_logger("jetjobs.nats")
 
 
 class NatsCalls:

@@ -7,13 +7,12 @@ from contextlib import aclosing
 from datetime import timedelta
 from typing import Final, TypeVar
 
-import structlog
-
 from jetjobs._core import names, wire
 from jetjobs._core.controls import JobControl
 from jetjobs._core.descriptors import HostPresence, JobDescriptor
 from jetjobs._core.models import JobAddress
 from jetjobs._core.rollout import may_describe
+from jetjobs._log import get_logger
 from jetjobs._nats.bucket import Bucket
 from jetjobs._nats.link import Link
 from jetjobs._nats.pages import Entry
@@ -22,7 +21,7 @@ from jetjobs.errors import PayloadInvalidError, WrongRevision
 
 T = TypeVar("T")
 
-_log = structlog.get_logger("jetjobs.nats")
+_log = get_logger("jetjobs.nats")
 
 # Hosts of a deployment start together; each conflict means that one of them has written.
 _ATTEMPTS: Final = 20

@@ -13,12 +13,12 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, Final
 
-import structlog
 from nats import errors as nats_errors
 from nats.aio.client import Client
 from nats.aio.subscription import Subscription
 
 from jetjobs._clock import SystemClock
+from jetjobs._log import get_logger
 from jetjobs._nats.dial import LONGEST_WAIT, check_size, dial
 from jetjobs._nats.faults import permission_missing, permission_subject, redact, translate
 from jetjobs._nats.tuned import (
@@ -41,7 +41,7 @@ from jetjobs._nats.tuned import (
 from jetjobs.errors import BrokerUnavailable, PayloadTooLargeError
 
 _clock = SystemClock()
-_log = structlog.get_logger("jetjobs.nats")
+_log = get_logger("jetjobs.nats")
 
 Target = str | Mapping[str, Any] | Client
 OnRefusal = Callable[[str, str], None]  # "publish" or "subscription", and the subject in lower case

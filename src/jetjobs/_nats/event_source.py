@@ -13,12 +13,12 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import Any, Final
 
-import structlog
 from nats import errors as nats_errors
 from nats.aio.subscription import Subscription
 
 from jetjobs._core import names
 from jetjobs._core.events import Event
+from jetjobs._log import get_logger
 from jetjobs._nats.connection import Connection
 from jetjobs._nats.faults import (
     CONSUMER_EXISTS,
@@ -38,7 +38,7 @@ from jetjobs._nats.tuned import end_interest
 from jetjobs._ports import Delivery, OnDelivery
 from jetjobs.errors import BrokerError, StreamMismatch
 
-_log = structlog.get_logger("jetjobs.nats")
+_log = get_logger("jetjobs.nats")
 
 MAX_ACK_PENDING: Final = 256  # over all hosts
 PROJECT_KEY: Final = "jetjobs-project"

@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-import structlog
-
+from jetjobs._log import get_logger
 from jetjobs._nats.broker import NatsBroker
 from jetjobs._nats.catalog import NatsCatalog
 from jetjobs._nats.connection import Connection, Target, connect
@@ -16,7 +15,7 @@ from jetjobs._nats.writer import PipelinedWriter
 from jetjobs._ports import Delivery, Keeping
 from jetjobs.errors import BrokerError
 
-_log = structlog.get_logger("jetjobs.nats")
+_log = get_logger("jetjobs.nats")
 
 
 class NatsLifeline:

@@ -14,16 +14,15 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, Final
 
-import structlog
-
 from jetjobs._core import names, payload_subjects
 from jetjobs._core.models import JobAddress
+from jetjobs._log import get_logger
 from jetjobs._nats.faults import CONSUMER_EXISTS, STREAM_EXISTS, Mismatch, NotFound, Refused
 from jetjobs._nats.link import Link
 from jetjobs._nats.pausing import FOR_GOOD, switch_consumer
 from jetjobs.errors import AnswerUnknown, BrokerUnavailable, StreamMismatch
 
-_log = structlog.get_logger("jetjobs.nats")
+_log = get_logger("jetjobs.nats")
 
 CONFIG_VERSION: Final = 1
 VERSION_KEY: Final = "jetjobs-config-version"

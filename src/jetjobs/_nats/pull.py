@@ -25,9 +25,9 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Final
 
-import structlog
 from nats.aio.subscription import Subscription
 
+from jetjobs._log import get_logger
 from jetjobs._nats.delivery import ACK_PREFIX, NAK, AckOutbox, NatsDelivery, consumer_at
 from jetjobs._nats.inbound import Inbound
 from jetjobs._nats.link import Link
@@ -36,7 +36,7 @@ from jetjobs._nats.share import AFTER_REFUSAL, Share
 from jetjobs._ports import OnDelivery
 from jetjobs.errors import AnswerUnknown, BrokerError, BrokerUnavailable, JetJobsError
 
-_log = structlog.get_logger("jetjobs.nats")
+_log = get_logger("jetjobs.nats")
 
 EXPIRES: Final = 60.0
 HEARTBEAT: Final = 5.0

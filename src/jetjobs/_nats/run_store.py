@@ -11,11 +11,10 @@ from contextlib import aclosing
 from datetime import timedelta
 from typing import Final
 
-import structlog
-
 from jetjobs._core import names, wire
 from jetjobs._core.glance import Wanted, glance
 from jetjobs._core.models import JobAddress, RunKey, RunRecord
+from jetjobs._log import get_logger
 from jetjobs._nats.bucket import EXPECT_NONE, WRITE_TIMEOUT, Bucket, write_headers
 from jetjobs._nats.contents import holding
 from jetjobs._nats.inbound import Inbound
@@ -24,7 +23,7 @@ from jetjobs._nats.pages import EVERYTHING, Entry, entry_of
 from jetjobs._ports import Holding, Slice, Stored
 from jetjobs.errors import PayloadInvalidError, WrongRevision
 
-_log = structlog.get_logger("jetjobs.nats")
+_log = get_logger("jetjobs.nats")
 
 _HEADROOM: Final = 4 * 1024  # for the headers of a write
 

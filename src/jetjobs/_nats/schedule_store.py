@@ -10,17 +10,16 @@ from contextlib import aclosing
 from datetime import timedelta
 from typing import Final
 
-import structlog
-
 from jetjobs._core import names, wire
 from jetjobs._core.schedule_record import ScheduleRecord, ScheduleState
+from jetjobs._log import get_logger
 from jetjobs._nats.bucket import Bucket
 from jetjobs._nats.link import Link
 from jetjobs._nats.pages import Entry
 from jetjobs._ports import StoredSchedule
 from jetjobs.errors import PayloadInvalidError, ScheduleNameTaken, WrongRevision
 
-_log = structlog.get_logger("jetjobs.nats")
+_log = get_logger("jetjobs.nats")
 
 # Each conflict means that somebody else wrote the name: hosts of a deployment start together.
 _ATTEMPTS: Final = 20

@@ -13,8 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-import structlog
-
+from jetjobs._log import get_logger
 from jetjobs.errors import ServerBinaryNotFound
 
 Version = tuple[int, int, int]
@@ -48,7 +47,7 @@ def find_server() -> ServerBinary:
         if version and version >= NEEDED:
             return ServerBinary(path, version)
         found = show_version(version) if version else "unknown"
-        structlog.get_logger(__name__).warning(
+        get_logger("jetjobs.nats").warning(
             "server_binary_passed_over", path=str(path), found=found, needed=show_version(NEEDED)
         )
         passed_over.append(f"{path} is {found}")

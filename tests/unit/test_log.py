@@ -1,0 +1,62 @@
+"""A log that fails costs its line, and never what was being done."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import structlog
+from structlog.testing import capture_logs
+
+from jetjobs._log import get_logger
+from jetjobs.testing import make_context
+
+
+def gone(*_: Any) -> Any:
+    raise BrokenPipeError("its reader has gone")
+
+
+@pytest.fixture
+def broken() -> Any:
+    before = structlog.get_config()
+    structlog.configure(processors=[gone])
+    yield
+    structlog.configure(**before)
+
+
+@pytest.mark.usefixtures("broken")
+def test_nothing_comes_back_to_who_logs() -> None:
+    log = get_logger("jetjobs.test")
+    levels: list[Callable[..., None]] = [log.debug, log.info, log.warning, log.error, log.exception]
+    for say in levels:
+        say("said", field=1)
+
+
+@pytest.mark.usefixtures("broken")
+def test_a_handler_may_log_to_nobody() -> None:
+    ctx = make_context()
+    ctx.log("hello", n=1)
+    assert [line.message for line in ctx.logs] == ["hello"]
+
+
+def test_what_is_said_arrives() -> None:
+    log = get_logger("jetjobs.test")
+    with capture_logs() as said:
+        log.debug("one", n=1)
+        log.info("two")
+        log.warning("three")
+        log.error("four")
+        try:
+            raise ValueError("five")
+        except ValueError:
+            log.exception("five")
+    assert [(entry["event"], entry["log_level"]) for entry in said] == [
+        ("one", "debug"),
+        ("two", "info"),
+        ("three", "warning"),
+        ("four", "error"),
+        ("five", "error"),
+    ]
+    assert said[0]["n"] == 1
+    assert said[-1]["exc_info"] is True
