@@ -18,7 +18,7 @@ R = TypeVar("R")
 def result_reader(job: Job[Any, R]) -> Callable[[Any], R] | None:
     """Turns a decoded result into what the handler returned; `None` when decoded values are that already.
 
-    Models, dataclasses, named tuples and enums were stored as what they are made of, and are made again.
+    Models, dataclasses, tuples, frozen sets and enums were stored as what they are made of, and are made again.
     """
     try:
         declared: Any = typing.get_type_hints(job.handler, include_extras=True).get("return")
@@ -40,7 +40,7 @@ def result_reader(job: Job[Any, R]) -> Callable[[Any], R] | None:
 
     def read(value: Any) -> R:
         try:
-            return adapter.validate_python(value)
+            return adapter.validate_python(value, strict=False)  # stored, it knows no tuples and no enums
         except ValidationError as error:
             raise PayloadInvalidError(
                 f"the result of {job.address} doesn't fit {declared!r}: {error.error_count()} fields differ; "
@@ -54,11 +54,10 @@ def _is_made_again(declared: Any) -> bool:
     """Whether a type, or one inside it, is stored as something else."""
     if isinstance(declared, type) and not typing.get_origin(declared):
         kind = cast("type[Any]", declared)
-        is_named_tuple = issubclass(kind, tuple) and hasattr(cast("Any", kind), "_fields")
         return (
-            is_named_tuple
-            or is_model_class(cast("Any", kind))
-            or issubclass(kind, Enum)
+            is_model_class(cast("Any", kind))
+            or issubclass(kind, (Enum, tuple, frozenset))
             or dataclasses.is_dataclass(declared)
         )
-    return any(_is_made_again(part) for part in typing.get_args(declared))
+    origin = typing.get_origin(declared)
+    return origin in {tuple, frozenset} or any(_is_made_again(part) for part in typing.get_args(declared))

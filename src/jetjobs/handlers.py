@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, cast
 
+from jetjobs._core import codec
 from jetjobs.context import JobContext
 from jetjobs.errors import DeclarationError, PayloadInvalidError
 
@@ -20,6 +21,7 @@ MODEL: Final = (
     "write `async def {name}(ctx: JobContext) -> None` or "
     "`async def {name}(ctx: JobContext, payload: Invoice) -> dict` (or the same with `def`)"
 )
+_STORED_AS_THEY_ARE: Final = frozenset({type(None), bool, int, float, str, bytes, list, dict})
 _EMPTY: Final = inspect.Parameter.empty
 _POSITIONAL: Final = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 
@@ -56,6 +58,19 @@ class HandlerShape:
         # Outside the except block and from nothing: pydantic's own text shows the values.
         given = "there is none" if value is None else found
         raise PayloadInvalidError(f"payload of {job} doesn't fit {declared.shown}: {given}")
+
+    def check_stored(self, value: Any, job: object) -> None:
+        """Nothing, if a caller's value still fits once it was stored; a type may dump what it doesn't accept.
+
+        Raises:
+            PayloadError: it can't be stored, or doesn't fit then.
+        """
+        if self.payload_type is None or type(value) in _STORED_AS_THEY_ARE:
+            return
+        try:
+            self.parse(codec.decode(codec.encode(value)), job)
+        except PayloadInvalidError as error:
+            raise PayloadInvalidError(f"{error}; what a {type(value).__name__} is stored as must fit, too") from None
 
 
 def inspect_handler(

@@ -155,13 +155,15 @@ class Job(Generic[P, R]):
         return self._shape.parse(value, self.address) if self._parses else value
 
     def check_payload(self, value: Any) -> Any:
-        """The same for a caller, who is also told when the handler takes no payload."""
+        """The same for a caller, who is also told when the handler takes no payload, or not what is stored of it."""
         if value is not None and not self.takes_payload:
             raise PayloadInvalidError(
                 f"{self.address} takes no payload, but was given a {type(value).__name__}; "
                 f"leave it out, or add a parameter to the handler ({self.where})"
             )
-        return self.parse_payload(value)
+        parsed = self.parse_payload(value)
+        self._shape.check_stored(value, self.address)
+        return parsed
 
     def invoke(self, ctx: JobContext[Any], payload: Any) -> Any:
         """Call the handler: a coroutine to await when `is_async`, else its result."""

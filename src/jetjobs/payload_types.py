@@ -8,8 +8,9 @@ from typing import Any, ClassVar, Final
 
 from pydantic import PydanticUndefinedAnnotation, PydanticUserError, TypeAdapter, ValidationError
 
+from jetjobs._core import codec
 from jetjobs._core.digests import digest_of
-from jetjobs.errors import DeclarationError
+from jetjobs.errors import DeclarationError, PayloadError
 
 _SHOWN_ERRORS: Final = 5
 
@@ -45,7 +46,7 @@ def payload_type(declared: Any, handler: str, where: str) -> PayloadType:
     shown = declared.__name__ if isinstance(declared, type) else str(declared).replace("typing.", "")
     try:
         adapter: TypeAdapter[Any] = TypeAdapter(declared)
-        validate = adapter.validator.validate_python
+        validate = _reader(adapter)
     except (PydanticUserError, PydanticUndefinedAnnotation) as error:
         reason = str(error).partition("\n")[0]
         raise DeclarationError(
@@ -54,6 +55,37 @@ def payload_type(declared: Any, handler: str, where: str) -> PayloadType:
         ) from error
     schema = _json_schema(adapter)
     return PayloadType(shown, validate, schema, None if schema is None else digest_of(schema))
+
+
+def _reader(adapter: TypeAdapter[Any]) -> Callable[[Any], Any]:
+    """Validates as pydantic does. A strict type also takes what its own values are stored as.
+
+    Stored bytes know no tuple, frozen set or enum: a strict type would refuse what was dumped from it.
+    """
+    validate = adapter.validator.validate_python
+
+    def read(value: Any) -> Any:
+        try:
+            return validate(value)
+        except ValidationError:
+            try:
+                found = validate(value, strict=False)
+            except ValidationError:
+                pass
+            else:
+                if _is_stored_as(value, adapter, found):
+                    return found
+            raise
+
+    return read
+
+
+def _is_stored_as(value: Any, adapter: TypeAdapter[Any], found: Any) -> bool:
+    try:
+        dumped = adapter.dump_python(found, by_alias=True, exclude_unset=True, round_trip=True, warnings=False)
+        return codec.digest(dumped) == codec.digest(value)
+    except (PayloadError, ValueError, TypeError):  # it can't be dumped, or not stored
+        return False
 
 
 def _json_schema(adapter: TypeAdapter[Any]) -> dict[str, Any] | None:
