@@ -203,8 +203,10 @@ class Rig:
         self.hosts: list[HostProcess] = []
         self._client: JobClient | None = None
 
-    def spawn(self, *modules: str, server: str | None = None, **settings: str) -> HostProcess:
-        """A new host process; settings as in `DRAIN="5s"`."""
+    def spawn(
+        self, *modules: str, server: str | None = None, log_to: int | None = None, **settings: str
+    ) -> HostProcess:
+        """A new host process; settings as in `DRAIN="5s"`. `log_to`: a descriptor for its log instead of a file."""
         log = self.folder / f"host{len(self.hosts)}.log"
         env = {
             **{name: value for name, value in os.environ.items() if not name.startswith(("JETJOBS_", "NATS_"))},
@@ -220,8 +222,8 @@ class Rig:
                 [sys.executable, "-X", "faulthandler", str(PROGRAM), *(modules or ("basic",))],
                 cwd=self.folder,
                 env=env,
-                stdout=out,
-                stderr=out,
+                stdout=out if log_to is None else log_to,
+                stderr=out if log_to is None else log_to,
             )
         host = HostProcess(process, log)
         self.hosts.append(host)

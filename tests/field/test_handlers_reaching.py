@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
 from pathlib import Path
 
 import pytest
 
 from jetjobs._core import wire
 from jetjobs._core.models import RunStatus
-from tests.faults.rig import Rig
+from jetjobs.errors import JetJobsError
+from tests.faults.rig import Rig, eventually
+from tests.support.servers import RealServer
 
 LEFT = {"exit": "SystemExit", "group": "SystemExit", "interrupt": "KeyboardInterrupt"}
 
@@ -119,3 +123,39 @@ async def test_b69_delays_that_are_none(rig: Rig) -> None:
             assert record.error is not None
             assert "the delay of" in record.error.message
     await rig.retired("hostile.again")
+
+
+@pytest.mark.faults
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no file that is always full")
+@pytest.mark.parametrize("kind", ["a full disk", "a pipe nobody reads"])
+async def test_b71_a_log_that_nobody_can_write(own_rig: Rig, own_server: RealServer, kind: str) -> None:
+    """Handlers that fail, time out and never end are logged on the way to their records; a lost broker, too."""
+    rig = own_rig
+    read, write = os.pipe()
+    os.close(read)
+    if kind == "a full disk":
+        os.close(write)
+        write = os.open("/dev/full", os.O_WRONLY)
+    host = rig.spawn(log_to=write)
+    os.close(write)
+    await eventually(lambda: rig.journal.lines("lifespan opens"), what="the start")
+    expected = {"fails_until": RunStatus.SUCCEEDED, "never_ends": RunStatus.TIMED_OUT, "swallows": RunStatus.TIMED_OUT}
+    for job, status in expected.items():
+        record = await rig.ended(job, await trigger_at_last(rig, job, 2 if job == "fails_until" else None))
+        assert record.status is status
+    await asyncio.to_thread(own_server.restart)
+    await rig.ping(10)
+    host.sigterm()
+    assert await host.exit_code() == 0
+
+
+async def trigger_at_last(rig: Rig, job: str, payload: object) -> str:
+    """A trigger stored once the host has prepared the project, which nobody can read in its log."""
+
+    async def stored() -> str | None:
+        try:
+            return await rig.trigger(job, payload, timeout=2)
+        except JetJobsError:
+            return None
+
+    return await eventually(stored, what="a trigger being stored")

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 import structlog
 from structlog.testing import capture_logs
 
+import jetjobs
 from jetjobs._log import get_logger
 from jetjobs.testing import make_context
 
@@ -40,6 +42,15 @@ def test_a_handler_may_log_to_nobody() -> None:
     assert [line.message for line in ctx.logs] == ["hello"]
 
 
+def test_nobody_in_the_package_logs_past_it() -> None:
+    own = {"_log.py", "context.py"}  # `ctx.logger` is the handler's
+    source = Path(jetjobs.__file__).parent
+    past = [
+        path for path in source.rglob("*.py") if path.name not in own and "structlog.get_logger(" in path.read_text()
+    ]
+    assert past == []
+
+
 def test_what_is_said_arrives() -> None:
     log = get_logger("jetjobs.test")
     with capture_logs() as said:
@@ -48,7 +59,7 @@ def test_what_is_said_arrives() -> None:
         log.warning("three")
         log.error("four")
         try:
-            raise ValueError("five")
+            int("five")
         except ValueError:
             log.exception("five")
     assert [(entry["event"], entry["log_level"]) for entry in said] == [
