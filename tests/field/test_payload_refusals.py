@@ -113,6 +113,43 @@ async def test_b48_many_levels_published_raw(field: Field):
     assert await (await field.client.get_job("types.echo").trigger("ping")).result(timeout=5) == "ping"
 
 
+def extension(code: int, data: bytes) -> bytes:
+    return b"\xc8" + len(data).to_bytes(2, "big") + code.to_bytes(1, "big", signed=True) + data
+
+
+NO_VALUE: dict[str, bytes] = {  # extensions with something else in them, as msgpack of another language may have
+    **{f"timestamp-{n}": extension(-1, data) for n, data in enumerate((b"", b"\0" * 3, b"\xff" * 8, b"\xff" * 12))},
+    **{
+        f"datetime-{n}": extension(1, data)
+        for n, data in enumerate(
+            (b"", b"abc", b"\xff", b"2026-01-01T00:00:00+99:00", b"9999-12-31T23:59:59-12:00[Asia/Tokyo]", b"[UTC]")
+        )
+    },
+    **{f"date-{n}": extension(2, data) for n, data in enumerate((b"", b"2026-13-01", b"0000-01-01"))},
+    **{f"span-{n}": extension(3, data) for n, data in enumerate((b"1.5", b"9" * 400 + b".000000", b"--1.000000"))},
+    **{f"decimal-{n}": extension(4, data) for n, data in enumerate((b"NaN", b"sNaN", b"-Infinity", b"abc", b""))},
+    **{f"uuid-{n}": extension(5, b"x" * size) for n, size in enumerate((0, 15, 17))},
+    **{f"set-{n}": extension(6, data) for n, data in enumerate((b"", b"\x01", b"\x91\x80", b"\x91\xc7\x00\x06"))},
+    "unknown": extension(7, b""),
+    "sets-in-sets": extension(6, b"\x91" + extension(6, b"\x91" + extension(6, b"\x91" * 5000))),
+}
+
+
+async def test_b46_extensions_that_hold_no_value(field: Field):
+    """Failed once each, with a word, whatever Python says of such bytes."""
+    for run_id, body in NO_VALUE.items():
+        await field.raw.pub(
+            field.subject("types.echo", f"run.{run_id}"), body, head(Content_Type="application/msgpack")
+        )
+    for run_id in NO_VALUE:
+        record = await field.ended("types.echo", run_id)
+        assert (run_id, record.status, record.attempt) == (run_id, RunStatus.FAILED, 1)
+        assert "PayloadInvalidError" in str(record.error)
+    info = await field.retired("types.echo")
+    assert info.delivered is not None
+    assert info.delivered.consumer_seq == len(NO_VALUE)
+
+
 def nested() -> list[Any]:
     deep: list[Any] = []
     for _ in range(100_000):
