@@ -231,7 +231,7 @@ class Rig:
 
     async def host(self, *modules: str, server: str | None = None, **settings: str) -> HostProcess:
         """A new host process that serves."""
-        return await self.spawn(*modules, server=server, **settings).ready()
+        return await self.spawn(*modules, server=server, log_to=None, **settings).ready()
 
     async def client(self) -> JobClient:
         """One client for the whole test, over a connection of its own."""
