@@ -201,12 +201,11 @@ class Rig:
         self.project = project
         self.journal = Journal(folder / "journal")
         self.hosts: list[HostProcess] = []
+        self.log_to: int | None = None  # a descriptor instead of a file of each host's own
         self._client: JobClient | None = None
 
-    def spawn(
-        self, *modules: str, server: str | None = None, log_to: int | None = None, **settings: str
-    ) -> HostProcess:
-        """A new host process; settings as in `DRAIN="5s"`. `log_to`: a descriptor for its log instead of a file."""
+    def spawn(self, *modules: str, server: str | None = None, **settings: str) -> HostProcess:
+        """A new host process; settings as in `DRAIN="5s"`."""
         log = self.folder / f"host{len(self.hosts)}.log"
         env = {
             **{name: value for name, value in os.environ.items() if not name.startswith(("JETJOBS_", "NATS_"))},
@@ -222,8 +221,8 @@ class Rig:
                 [sys.executable, "-X", "faulthandler", str(PROGRAM), *(modules or ("basic",))],
                 cwd=self.folder,
                 env=env,
-                stdout=out if log_to is None else log_to,
-                stderr=out if log_to is None else log_to,
+                stdout=out if self.log_to is None else self.log_to,
+                stderr=out if self.log_to is None else self.log_to,
             )
         host = HostProcess(process, log)
         self.hosts.append(host)
@@ -231,7 +230,7 @@ class Rig:
 
     async def host(self, *modules: str, server: str | None = None, **settings: str) -> HostProcess:
         """A new host process that serves."""
-        return await self.spawn(*modules, server=server, log_to=None, **settings).ready()
+        return await self.spawn(*modules, server=server, **settings).ready()
 
     async def client(self) -> JobClient:
         """One client for the whole test, over a connection of its own."""

@@ -136,7 +136,8 @@ async def test_b71_a_log_that_nobody_can_write(own_rig: Rig, own_server: RealSer
     if kind == "a full disk":
         os.close(write)
         write = os.open("/dev/full", os.O_WRONLY)
-    host = rig.spawn(log_to=write)
+    rig.log_to = write
+    host = rig.spawn()
     os.close(write)
     await eventually(lambda: rig.journal.lines("lifespan opens"), what="the start")
     expected = {"fails_until": RunStatus.SUCCEEDED, "never_ends": RunStatus.TIMED_OUT, "swallows": RunStatus.TIMED_OUT}
