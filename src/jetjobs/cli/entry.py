@@ -24,6 +24,7 @@ from jetjobs.cli.run import add_init, add_run
 from jetjobs.cli.run_changes import add_cancel, add_delete, add_retry
 from jetjobs.cli.run_watching import add_logs, add_watch
 from jetjobs.cli.runs import add_list, add_show
+from jetjobs.cli.shown import show_output, shown
 from jetjobs.cli.trigger import add_trigger
 from jetjobs.errors import JetJobsError
 
@@ -34,6 +35,8 @@ Results go to stdout, everything else to stderr.
 exit codes: 0 done · 1 the run didn't succeed, or doctor found a failure · 2 wrong command line, setting or module ·
             3 broker not reachable or refusing · 4 no such job, run or host · 130 Ctrl-C
 """
+
+_USERS_CODE = frozenset({"run", "dev", "init", "demo"})  # what it prints, it prints as it likes
 
 AddOptions = Callable[[Parser], None]
 _COMMANDS: dict[str, tuple[AddOptions, str]] = {
@@ -86,6 +89,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     if isinstance(sys.stdout, io.TextIOWrapper):
         # Not every terminal can show what jobs say; a list must not end at the first letter it can't.
         sys.stdout.reconfigure(errors="backslashreplace")
+    if args.called not in _USERS_CODE:
+        show_output()
     try:
         code = int(args.command(args))
         sys.stdout.flush()
@@ -106,7 +111,7 @@ def _report(error: Exception, *, debug: bool) -> int:
         print(hide_logins("".join(traceback.format_exception(error))), file=sys.stderr)
     elif isinstance(error, UserCodeError):
         print(error.report, file=sys.stderr)
-    print(f"error: {message_of(error)}", file=sys.stderr)
+    print(f"error: {shown(message_of(error))}", file=sys.stderr)
     return exit_code(error)
 
 
@@ -120,7 +125,7 @@ def parser() -> Parser:
     )
     top.add_argument("--version", action="version", version=f"jetjobs {__version__}")
     top.add_argument("--debug", action="store_true", help="log everything, and show tracebacks")
-    commands = top.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    commands = top.add_subparsers(title="commands", metavar="COMMAND", dest="called", required=True)
     for name, (add_options, help_text) in _COMMANDS.items():
         _leaf(commands.add_parser(name, help=help_text, description=_sentence(help_text)), add_options)
     for noun, (help_text, verbs) in _NOUNS.items():

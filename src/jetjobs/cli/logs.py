@@ -10,8 +10,11 @@ from typing import Any
 import structlog
 
 from jetjobs.cli.failures import hide_logins
+from jetjobs.cli.shown import shown
 
 SILENT = logging.CRITICAL
+
+_MANY_LINES = frozenset({"exception", "stack", "traceback"})
 
 
 def configure_logs(*, level: int, as_json: bool = False) -> None:
@@ -24,7 +27,13 @@ def configure_logs(*, level: int, as_json: bool = False) -> None:
     shown = (
         [structlog.processors.format_exc_info, structlog.processors.JSONRenderer(default=str)]
         if as_json
-        else [structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())]
+        else [
+            structlog.processors.format_exc_info,
+            _shown,
+            structlog.dev.ConsoleRenderer(
+                colors=sys.stderr.isatty(), exception_formatter=structlog.dev.plain_traceback
+            ),
+        ]
     )
     structlog.configure(
         processors=[*shared, _without_logins, *shown],
@@ -51,4 +60,14 @@ def _without_logins(_logger: Any, _method: str, event: MutableMapping[str, Any])
     for name, value in event.items():
         if isinstance(value, str) and "@" in value:
             event[name] = hide_logins(value)
+    return event
+
+
+def _shown(_logger: Any, _method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    """Jobs log what callers sent: it makes no line of its own, and orders the terminal nothing."""
+    for name, value in event.items():
+        if name in _MANY_LINES:
+            event[name] = f"  {shown(str(value).rstrip())}".replace("\n", "\n  ")
+        elif isinstance(value, str):
+            event[name] = shown(value).replace("\n", "\\n")
     return event

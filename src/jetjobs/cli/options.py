@@ -14,6 +14,7 @@ from typing import Any, NoReturn
 
 from jetjobs._core.durations import duration, instant
 from jetjobs.cli.failures import ExitCode, Mistake, hide_logins
+from jetjobs.cli.shown import shown
 from jetjobs.client import JobClient
 from jetjobs.config import connect_options, resolve_project, surroundings
 from jetjobs.errors import ConfigError
@@ -44,7 +45,7 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """End the process over a command line that means nothing."""
-        self.exit(ExitCode.USAGE, f"error: {hide_logins(_without_values(message))}; see `{self.prog} --help`\n")
+        self.exit(ExitCode.USAGE, f"error: {shown(hide_logins(_without_values(message)))}; see `{self.prog} --help`\n")
 
 
 def _without_values(message: str) -> str:
