@@ -124,7 +124,8 @@ class JobLookup:
             hosts = await read(self._catalog.hosts, Deadline(deadline.left / 4), "listing hosts")
         except BrokerError:  # no right to look, or nobody answers: no reason not to try to store
             return None
-        parted = (job.rpartition(".") for host in hosts for job in host.jobs)
+        taking = (host for host in hosts if not host.draining)
+        parted = (job.rpartition(".") for host in taking for job in host.jobs)
         return frozenset(JobAddress(module, job) for module, _, job in parted)
 
     async def _paused_jobs(self, deadline: Deadline) -> frozenset[JobAddress]:

@@ -61,7 +61,7 @@ class Catalog:
     @property
     def unhosted(self) -> list[JobAddress]:
         """The jobs that no live host has."""
-        hosted = {job for host in self.hosts for job in host.jobs}
+        hosted = {job for host in self.hosts if not host.draining for job in host.jobs}
         return sorted(job.address for job in self.jobs if str(job.address) not in hosted)
 
 
