@@ -7,7 +7,9 @@ grace is reported, so that its outcome can be recorded while it still occupies i
 from __future__ import annotations
 
 import asyncio
+import os
 import traceback
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from jetjobs._core import codec
@@ -33,10 +35,14 @@ from jetjobs.outcomes import Discard, JobInterrupted, Outcome, RetryAfter, Skip,
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
     from datetime import timedelta
+    from types import TracebackType
 
     from jetjobs._clock import Clock, Timer
     from jetjobs._core.policy import JobPolicy
     from jetjobs.context import Journal
+
+
+_OURS = str(Path(__file__).parents[1]) + os.sep
 
 
 class Execution(Protocol):
@@ -88,7 +94,7 @@ class Verdict:
             case RetryAfter(delay=delay, reason=text):
                 return self._delayed(delay, error, text)
             case _:
-                return Raised(describe(error), again=self._again(error))
+                return Raised(describe(error, of_handler=True), again=self._again(error))
 
     def _again(self, error: BaseException) -> bool:
         if isinstance(error, asyncio.CancelledError):
@@ -142,17 +148,28 @@ def shown(error: BaseException) -> str:
         return f"<its text can't be shown: {type(worse).__name__}>"
 
 
-def describe(error: BaseException | None) -> RunError:
-    """Class, text and traceback of an exception, each cut to size; hostile `__str__`s get a fallback text."""
+def describe(error: BaseException | None, *, of_handler: bool = False) -> RunError:
+    """Class, text and traceback of an exception, each cut to size; hostile `__str__`s get a fallback text.
+
+    `of_handler` leaves out the frames of the engine that called the handler: they are every traceback's first.
+    """
     if error is None:
         return RunError("Unknown")
     message = shown(error)
     try:
-        lines = traceback.format_exception(type(error), error, error.__traceback__, limit=40)
+        frames = _from_handler_on(error.__traceback__) if of_handler else error.__traceback__
+        lines = traceback.format_exception(type(error), error, frames, limit=40)
         text = "".join(lines)
     except BaseException as worse:  # noqa: BLE001
         text = f"<its traceback can't be shown: {type(worse).__name__}>"
     return run_error(type(error).__name__, message, text)
+
+
+def _from_handler_on(frames: TracebackType | None) -> TracebackType | None:
+    inner = frames
+    while inner is not None and inner.tb_frame.f_code.co_filename.startswith(_OURS):
+        inner = inner.tb_next
+    return inner or frames  # an argument that doesn't fit is an error without a frame of the handler's
 
 
 class TaskExecution:

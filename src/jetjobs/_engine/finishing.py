@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-import structlog
-
 from jetjobs._core.models import RunStatus
+from jetjobs._engine.telling import tell_failure
+from jetjobs._log import get_logger
 
 if TYPE_CHECKING:
     from jetjobs._core.completion import Ending
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from jetjobs._engine.schedules import Schedules
     from jetjobs._engine.settling import Settling
 
-log = structlog.get_logger("jetjobs.engine")
+log = get_logger("jetjobs.engine")
 
 
 class Finishing:
@@ -46,6 +46,8 @@ class Finishing:
         elif saved.schedule_id is not None:
             await self._schedules.note_end(saved)
         held.delivery.ack()
+        if saved.error is not None:
+            tell_failure(saved)
 
     async def save(self, held: HeldRun, ending: Ending) -> None:
         """Save the outcome into `held.saved`, which stays `None` when the run is no longer this host's."""

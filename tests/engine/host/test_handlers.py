@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import pytest
@@ -28,6 +28,46 @@ async def test_a_timeout_is_one_although_the_handler_survived_a_cancellation_of_
     await stage.host()
     record = await stage.ended(await stage.trigger("cancels never", "timed"), "timed")
     assert (record.status, record.starts) == (RunStatus.TIMED_OUT, 1)
+
+
+async def test_a_failure_is_in_the_log_of_the_host_with_the_handlers_own_frames(memory_stage: Stage) -> None:
+    stage = memory_stage
+    stage.play.acts["lose"] = raises(ConnectionError("the bank is away"))
+    await stage.host()
+    with capture_logs() as said:
+        run_id = await stage.trigger("do lose", "once")
+        record = await stage.ended(run_id, "once")
+        await stage.when(lambda: told(said, "run_failed"))
+    (line,) = told(said, "run_failed")
+    assert (line["run"], line["attempt"], line["status"]) == (f"m.once/{run_id}", "1/1", "FAILED")
+    assert line["error"] == "ConnectionError: the bank is away"
+    assert record.error is not None
+    assert line["exception"] == record.error.traceback
+    assert __file__ in line["exception"]
+    assert "execution.py" not in line["exception"]
+
+
+async def test_an_attempt_that_is_followed_by_another_is_a_warning_without_a_traceback(memory_stage: Stage) -> None:
+    stage = memory_stage
+    stage.play.acts["lose"] = raises(RetryAfter("1h", "the bank is away"))
+    stage.play.acts["snooze"] = raises(Snooze(60))
+    await stage.host()
+    with capture_logs() as said:
+        await stage.reached(await stage.trigger("do lose"), RunStatus.RETRYING)
+        await stage.when(lambda: told(said, "attempt_failed"))
+        await stage.reached(await stage.trigger("do snooze"), RunStatus.RETRYING)
+        skipped = await stage.trigger("group skip")
+        await stage.ended(skipped)
+        await stage.retired(skipped)
+    (line,) = told(said, "attempt_failed")
+    assert line["log_level"] == "warning"
+    assert line["retry_at"] is not None
+    assert "exception" not in line
+    assert not told(said, "run_failed")
+
+
+def told(said: Sequence[Mapping[str, Any]], event: str) -> list[Mapping[str, Any]]:
+    return [entry for entry in said if entry["event"] == event]
 
 
 class Shy:
