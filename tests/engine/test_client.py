@@ -80,6 +80,16 @@ class TestTrigger:
             await world.client.get_job("billing", "send").trigger(1, **options)
         assert world.subjects() == []
 
+    @pytest.mark.parametrize(
+        "option, hint", [("countdown", "did you mean delay?"), ("dealy", "did you mean delay?"), ("id", "timeout")]
+    )
+    async def test_an_option_that_is_not_there_is_told_with_those_that_are(self, world: World, option: str, hint: str):
+        options: dict[str, Any] = {option: 5}
+        with pytest.raises(TypeError, match=rf"the payload, as one value, and no '{option}'") as refused:
+            await world.client.get_job("billing", "send").trigger(1, **options)
+        assert str(refused.value).endswith(hint)
+        assert not world.subjects()
+
     async def test_what_cannot_be_stored_is_refused_at_the_call(self, world: World):
         with pytest.raises(PayloadError, match=r'payload\["x"\]\[1\]'):
             await world.client.get_job("billing", "send").trigger({"x": [1, object()]})

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import difflib
+from collections.abc import Callable, Mapping
 from typing import Any, Generic, TypeVar, Unpack
 
 from jetjobs._client.calls import Deadline
@@ -14,6 +15,16 @@ from jetjobs._core.triggering import PLAIN, Asked, Target, check_options
 from jetjobs._results import result_reader
 from jetjobs.job import Job
 from jetjobs.triggered import TriggerOptions
+
+# What other job libraries call it, where the word itself doesn't come close.
+_ELSEWHERE = {
+    "countdown": "delay",
+    "defer_by": "delay",
+    "eta": "at",
+    "defer_until": "at",
+    "task_id": "idempotency_key",
+    "job_id": "idempotency_key",
+}
 
 P = TypeVar("P")
 R = TypeVar("R")
@@ -82,4 +93,21 @@ class JobHandle(Generic[P, R]):
 def asked_of(options: TriggerOptions) -> Asked:
     """A call's options as a checked value; `timeout` is the call's, not the run's."""
     choices: dict[str, Any] = {name: value for name, value in options.items() if name != "timeout"}
-    return check_options(Asked(**choices)) if choices else PLAIN
+    if not choices:
+        return PLAIN
+    try:
+        asked = Asked(**choices)
+    except TypeError:
+        raise _no_such_option(choices) from None
+    return check_options(asked)
+
+
+def _no_such_option(choices: Mapping[str, Any]) -> TypeError:
+    known = tuple(TriggerOptions.__annotations__)
+    name = next(name for name in choices if name not in known)
+    meant = _ELSEWHERE.get(name)
+    close = [meant] if meant else difflib.get_close_matches(name, known, n=1)
+    hint = f"; did you mean {close[0]}?" if close else ""
+    return TypeError(
+        f"trigger() takes the payload, as one value, and no {name!r}; its options are {', '.join(known)}{hint}"
+    )
