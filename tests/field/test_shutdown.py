@@ -8,7 +8,7 @@ import signal
 import pytest
 
 from jetjobs._core.models import RunStatus
-from tests.faults.rig import ACK_WAIT, Rig
+from tests.faults.rig import ACK_WAIT, Rig, eventually
 from tests.support.servers import RealServer
 
 pytestmark = pytest.mark.faults
@@ -116,3 +116,16 @@ async def test_b98_what_a_handler_left_behind_keeps_no_process_alive(rig: Rig, j
         "lifespan opens",
         "lifespan closes",
     ]
+
+
+@pytest.mark.parametrize("phase", ["entering", "leaving"])
+async def test_b98_a_lifespan_that_hangs_keeps_no_host_alive(rig: Rig, monkeypatch: pytest.MonkeyPatch, phase: str):
+    """Told to stop while it waits for what never comes: before the host serves, or after its drain."""
+    monkeypatch.setenv("HANGS", phase)
+    host = rig.spawn("hanging", DRAIN="1s")
+    if phase == "leaving":
+        await host.ready()
+    await eventually(lambda: rig.journal.lines("entering"), what="the lifespan")
+    host.sigterm()
+    assert await host.exit_code(within=6) == 0
+    assert bool(host.events("lifespan_not_left")) == (phase == "leaving")

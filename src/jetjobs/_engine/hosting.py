@@ -234,8 +234,18 @@ class Hosting:
             await self.presence.leave()
         except BrokerError as error:
             log.debug("presence_not_removed", error=str(error))
-        await self._states.aclose()
+        await self._close_states()
         return ended
+
+    async def _close_states(self) -> None:
+        """Leave the modules' lifespans. One that waits for what never comes is cancelled after the drain time."""
+        limit = self.engine.settings.drain.total_seconds()
+        try:
+            async with asyncio.timeout(limit):
+                await self._states.aclose()
+        except TimeoutError:
+            modules = ", ".join(sorted({each.module.name for each in self._served}))
+            log.error("lifespan_not_left", within=limit, modules=modules)  # noqa: TRY400 - nobody's traceback helps
 
     async def _stop_taking(self) -> None:
         await self.gateway.stop()  # first: other hosts are to hear what is called from now on
