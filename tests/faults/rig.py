@@ -110,6 +110,10 @@ class Journal:
         found = await eventually(lambda: len(lines := self.ends(run)) >= times and lines, within, f"end of {run}")
         return found[times - 1]
 
+    async def health(self) -> Line:
+        """The first answer to `HostProcess.ask_health`."""
+        return (await eventually(lambda: self.lines("health"), what="the host's health"))[0]
+
     def most_live(self, job: str | None = None, run: str | None = None, died: Mapping[int, float] | None = None) -> int:
         """How many handlers of a job, or of one run, were ever live at once; `died` is when a process was killed."""
         over = {line.start: line.at for line in self.ends(run, job)}

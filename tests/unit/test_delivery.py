@@ -188,6 +188,13 @@ class TestRunning:
         assert record.error.message == "trigger expired before it could be retried; its host was lost"
         assert [each.outcome for each in record.attempts] == ["LOST"]
 
+    def test_one_that_was_put_off_says_so(self):
+        at = NOW + timedelta(hours=1)
+        waiting = some.record(status=S.RETRYING, turn=2, snoozes=1, retry_at=NOW, expires_at=at)
+        record = written(decided(waiting, some.trigger(turn=2), now=at + TICK), "ack")
+        assert record.error is not None
+        assert record.error.message == "trigger expired before it could be retried; it had been put off"
+
     def test_an_attempt_that_began_in_time_has_its_whole_timeout(self):
         rules = some.rules(timeout="1h")
         running = some.record(expires_at=NOW + timedelta(minutes=1))

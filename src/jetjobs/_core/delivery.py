@@ -282,7 +282,8 @@ def _ended_instead(record: RunRecord, rules: DeliveryRules, now: datetime) -> Ru
     if record.cancel_asked:
         return advance(record, Event.CANCEL, finished_at=now, attempts=attempts, retry_at=None)
     if _expired(record, rules, now):
-        last = str(record.error) if record.error is not None else "its host was lost"
+        last = "its host was lost" if running else "it had been put off"  # by a snooze, or a shutdown
+        last = str(record.error) if record.error is not None else last
         return advance(
             record,
             Event.FAIL,

@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
-from jetjobs._engine.execution import TaskExecution, Verdict
+from jetjobs._core.completion import Raised
+from jetjobs._engine.execution import TaskExecution, Verdict, describe
 from jetjobs._engine.forks import leave_if_forked, lineage
 from jetjobs._engine.isolation import is_isolated
 from jetjobs._engine.processes import run_isolated
-from jetjobs._engine.threads import ThreadExecution
+from jetjobs._engine.threads import NoThread, ThreadExecution
 from jetjobs._log import get_logger
 from jetjobs.context import JobContext, Journal
 
@@ -72,6 +73,8 @@ class Calling:
             if is_isolated(self._hosted.job):
                 return await run_isolated(engine, self._hosted, held, verdict=verdict, context=context)
             return await self._in_thread(held, verdict, context)
+        except NoThread as refused:
+            return Raised(describe(refused))
         finally:
             if timer is not None:
                 timer.cancel()

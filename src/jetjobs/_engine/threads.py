@@ -25,6 +25,10 @@ if TYPE_CHECKING:
     from jetjobs._engine.execution import Verdict
 
 
+class NoThread(Exception):
+    """No thread for a handler, which has not been called."""
+
+
 class HandlerThreads:
     """Threads that run handlers; idle ones are used again. Call from the event loop's thread.
 
@@ -36,9 +40,17 @@ class HandlerThreads:
         self.busy = 0
 
     def take(self) -> _Thread:
-        """A thread for one call; `give_back` it after."""
+        """A thread for one call; `give_back` it after.
+
+        Raises:
+            NoThread: the system gives no more.
+        """
+        try:
+            thread = self._idle.pop() if self._idle else _Thread()
+        except RuntimeError as error:
+            raise NoThread(f"{error}: the system gives this host no more; fewer `threads`, or more memory") from error
         self.busy += 1
-        return self._idle.pop() if self._idle else _Thread()
+        return thread
 
     def give_back(self, thread: _Thread) -> None:
         """The thread's call has ended."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import resource
 import sys
 import threading
 import time
@@ -100,6 +101,43 @@ def moves_away(ctx: JobContext, folder: str) -> None:
         os.environ.clear()
 
 
+@module.job(timeout="60s", max_attempts=2, backoff=QUICK)
+def holds_the_interpreter(ctx: JobContext, seconds: float) -> str:
+    """One call into C code during which no other thread of the process moves, as a bad regular expression is."""
+    with noted(ctx):
+        if ctx.attempt == 1:
+            begun = time.perf_counter()
+            sum(range(3_000_000))
+            sum(range(int(3_000_000 * seconds / (time.perf_counter() - begun))))
+    return f"attempt {ctx.attempt}"
+
+
+@module.job(timeout="20s", max_concurrency=2)
+def starves_threads(ctx: JobContext, seconds: float) -> None:
+    """While it runs, the system has no memory for another thread."""
+    with noted(ctx):
+        before = threading.stack_size(1 << 46)
+        time.sleep(seconds)
+        threading.stack_size(before)
+
+
+@module.job(timeout="30s")
+async def takes_all_files(ctx: JobContext, seconds: float) -> None:
+    """While it runs, the process can open neither file nor socket."""
+    with noted(ctx):
+        before = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (min(300, before[1]), before[1]))
+        taken: list[int] = []
+        try:
+            while True:
+                taken.append(os.open(os.devnull, os.O_RDONLY))
+        except OSError:
+            await asyncio.sleep(seconds)
+        for file in taken:
+            os.close(file)
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+
+
 # ------------------------------------------------------- at what is written of them
 
 
@@ -191,3 +229,9 @@ async def again(ctx: JobContext, how: str, /) -> str:
         if kind == "snooze":
             raise Snooze(delays[delay])
         raise RetryAfter(delays[delay])
+
+
+@module.job(max_concurrency=8, timeout="20s", expires_in={"manual": "4s"})
+async def at_once_again(ctx: JobContext) -> None:
+    with noted(ctx):
+        raise Snooze(0)
