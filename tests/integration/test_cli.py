@@ -4,6 +4,7 @@ import json
 import secrets
 import signal
 from collections.abc import Iterator
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -86,6 +87,25 @@ class TestTrigger:
         assert shown(second.out)["run_id"] == first.out.strip()
         assert shown(second.out)["payload_differs"] is True
         assert "with another payload" in second.err
+
+    def test_a_key_whose_run_failed_is_refused_or_run_again(self, terminal: Terminal):
+        key = ("--key", secrets.token_hex(4))
+        failed = shown(terminal.run("trigger", "shop.boom", *key, "--wait", "--json").out)["run_id"]
+        refused = terminal.run("trigger", "shop.boom", *key, "--on-duplicate", "raise")
+        assert (refused.code, failed in refused.last_line) == (1, True)
+        again = terminal.run("trigger", "shop.boom", *key, "--on-duplicate", "retry_failed", "--wait", "--json")
+        assert shown(again.out)["run"]["retry_of"] == failed
+
+    def test_how_late_it_may_be_goes_with_it(self, terminal: Terminal):
+        late = ("--delay", "1h", "--start-within", "5m", "--expires-in", "2h")
+        run_id = terminal.run("trigger", "shop.mail", "{}", *late).out.strip()
+        document = shown(terminal.run("runs", "show", run_id, "--json").out)
+        due, start, end = (
+            datetime.fromisoformat(document[name]) for name in ("scheduled_for", "start_deadline", "expires_at")
+        )
+        assert (start - due, end - due) == (timedelta(minutes=5), timedelta(hours=2))
+        wrong = terminal.run("trigger", "shop.mail", "{}", "--start-within", "soon")
+        assert (wrong.code, "--start-within" in wrong.last_line) == (2, True)
 
     def test_a_delayed_run_is_scheduled_and_can_be_cancelled(self, terminal: Terminal):
         run_id = terminal.run("trigger", "shop.mail", "{}", "--delay", "1h").out.strip()

@@ -24,6 +24,7 @@ from jetjobs.errors import (
     ClientError,
     ConfigError,
     DeclarationError,
+    DuplicateRun,
     HostNotFound,
     InvalidNameError,
     JetJobsError,
@@ -77,6 +78,8 @@ def exit_code(error: Exception) -> ExitCode:
             return ExitCode.NOT_FOUND
         case BrokerError():
             return ExitCode.BROKER
+        case DuplicateRun():
+            return ExitCode.FAILED
         case UserCodeError():
             return ExitCode.USAGE
         case _ if isinstance(error, _USAGE):

@@ -7,9 +7,10 @@ import asyncio
 import json
 import math
 import sys
-from typing import Any
+from typing import Any, get_args
 
 from jetjobs._core.models import RunRecord
+from jetjobs._core.triggering import OnDuplicate
 from jetjobs.cli.failures import ExitCode, Mistake
 from jetjobs.cli.hiding import shown
 from jetjobs.cli.options import (
@@ -32,9 +33,17 @@ def add_trigger(parser: Parser) -> None:
     parser.add_argument("job", metavar="MODULE.JOB", help="the job; the name after the last dot is the job's own")
     parser.add_argument("payload", nargs="?", metavar="JSON", help="its payload; - reads it from stdin")
     parser.add_argument("--key", metavar="KEY", help="at most one run for this key")
+    parser.add_argument(
+        "--on-duplicate",
+        choices=get_args(OnDuplicate),
+        default="return",
+        help="when the key has a run: name it, refuse, or run it again if it failed",
+    )
     when = parser.add_mutually_exclusive_group()
     when.add_argument("--delay", metavar="SPAN", help="not before so long from now, as in 30s, 5m, 2h")
     when.add_argument("--at", metavar="INSTANT", help="not before 2030-01-31T12:00Z, or epoch seconds")
+    parser.add_argument("--start-within", metavar="SPAN", help="missed if it hasn't started so long after that")
+    parser.add_argument("--expires-in", metavar="SPAN", help="neither started nor retried so long after that")
     parser.add_argument(
         "--wait", nargs="?", const="inf", metavar="SECONDS", help="wait for the end, at most so long; print the result"
     )
@@ -49,13 +58,19 @@ def trigger(args: argparse.Namespace) -> int:
     payload = None if args.payload is None else read_json(args.payload)
     options: dict[str, Any] = {
         "idempotency_key": args.key,
-        "delay": None if args.delay is None else read_seconds(args.delay, "--delay"),
+        "on_duplicate": args.on_duplicate,
+        **{name: _span(args, name) for name in ("delay", "start_within", "expires_in")},
         "at": None if args.at is None else read_instant(args.at, "--at"),
         "allow_unknown": args.allow_unknown,
     }
     patience = None if args.wait is None else _patience(args.wait)
     say_where(args)
     return asyncio.run(_trigger(args, payload, options, patience))
+
+
+def _span(args: argparse.Namespace, name: str) -> float | None:
+    text: str | None = getattr(args, name)
+    return None if text is None else read_seconds(text, f"--{name.replace('_', '-')}")
 
 
 def _patience(text: str) -> float:
