@@ -104,6 +104,7 @@ class TestTrigger:
             datetime.fromisoformat(document[name]) for name in ("scheduled_for", "start_deadline", "expires_at")
         )
         assert (start - due, end - due) == (timedelta(minutes=5), timedelta(hours=2))
+        assert terminal.run("runs", "cancel", run_id).code == 0
         wrong = terminal.run("trigger", "shop.mail", "{}", "--start-within", "soon")
         assert (wrong.code, "--start-within" in wrong.last_line) == (2, True)
 

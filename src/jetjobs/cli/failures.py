@@ -78,11 +78,9 @@ def exit_code(error: Exception) -> ExitCode:
             return ExitCode.NOT_FOUND
         case BrokerError():
             return ExitCode.BROKER
-        case DuplicateRun():
-            return ExitCode.FAILED
         case UserCodeError():
             return ExitCode.USAGE
-        case _ if isinstance(error, _USAGE):
+        case _ if isinstance(error, _USAGE) and not isinstance(error, DuplicateRun):
             return ExitCode.USAGE
         case _:
             return ExitCode.FAILED
