@@ -89,13 +89,13 @@ def first_of(watched: list[Watched], zone: str) -> Watched:
 
 
 async def test_b06_ticks_cross_a_change_of_the_clocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """In 40 s, so the change isn't on a full minute.
+    """In 24 s, so the change isn't on a full minute.
 
     Back from then the broker's search for an hour lands before the change and fires again and again, as it does in
     Chatham: those lines are for the long test.
     """
-    change_at = datetime.now(UTC).replace(microsecond=0) + timedelta(seconds=18)
-    until = change_at + timedelta(seconds=22)
+    change_at = datetime.now(UTC).replace(microsecond=0) + timedelta(seconds=11)
+    until = change_at + timedelta(seconds=13)
     with crossing(tmp_path, monkeypatch, change_at) as server:
         back = {name for name, _, shift, _ in SHAPES if shift < timedelta()}
         watched = [
