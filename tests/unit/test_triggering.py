@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from jetjobs._core.bodies import Body
 from jetjobs._core.messages import Trigger
-from jetjobs._core.models import JobAddress, RunKey, RunRecord, RunStatus, TriggerInfo
+from jetjobs._core.models import JobAddress, Owner, RunKey, RunRecord, RunStatus, TriggerInfo
 from jetjobs._core.triggering import (
     AT_ONCE,
     PLAIN,
@@ -23,6 +23,7 @@ from jetjobs._core.triggering import (
     check_options,
     close_names,
     differs,
+    is_asked_by,
     judge,
     reschedule_refusal,
     timing,
@@ -140,6 +141,18 @@ class TestDuplicates:
         failed = {RunStatus.FAILED, RunStatus.TIMED_OUT, RunStatus.CANCELLED, RunStatus.MISSED}
         wanted = Retry() if status in failed else Existing(payload_differs=False)
         assert judge(replace(RECORD, status=status), "same", "retry_failed") == wanted
+
+    def test_a_record_is_of_the_message_that_started_it(self):
+        owner = Owner(7, NOW, 1, "h")
+        mine, theirs = replace(RECORD, turn=1, owner=owner), replace(RECORD, turn=1, owner=replace(owner, sequence=6))
+        assert is_asked_by(None, 7, AT_ONCE)
+        assert is_asked_by(mine, 7, AT_ONCE)
+        assert not is_asked_by(theirs, 7, AT_ONCE)
+        assert not is_asked_by(theirs, 0, AT_ONCE)
+        assert not is_asked_by(None, 0, AT_ONCE)
+        assert is_asked_by(replace(theirs, turn=2), 7, AT_ONCE)
+        assert is_asked_by(replace(theirs, owner=None), 7, AT_ONCE)
+        assert is_asked_by(theirs, 7, Timing(due_at=NOW))
 
     def test_an_unknown_digest_accuses_nobody(self):
         assert not differs(None, "a")

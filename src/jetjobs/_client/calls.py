@@ -7,7 +7,8 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
-from jetjobs.errors import AnswerUnknown, BrokerUnavailable, ProjectNotPrepared
+from jetjobs._core.models import RunKey
+from jetjobs.errors import AnswerUnknown, BrokerUnavailable, ProjectNotPrepared, TriggerUnconfirmed
 
 T = TypeVar("T")
 
@@ -118,3 +119,18 @@ async def read(ask: Callable[[], Awaitable[T]], deadline: Deadline, what: str) -
                 raise ProjectNotPrepared(f"{what}: {cause}") from cause
             why = f": {cause}" if str(cause) else ""
             raise BrokerUnavailable(f"{what}: no answer within {deadline.spent:g} s{why}") from cause
+
+
+def unanswered(
+    run: RunKey, deadline: Deadline, cause: Exception, *, sent: bool, unprepared: bool
+) -> BrokerUnavailable | TriggerUnconfirmed:
+    """What a trigger raises that was not confirmed in time; whether it was `sent` is what its caller must know."""
+    if sent:
+        return TriggerUnconfirmed(
+            f"run {run} was sent and not confirmed within {deadline.spent:g} s: it may be stored; "
+            "look with client.run(...), or repeat the call if it had a key",
+            run.run_id,
+        )
+    if unprepared:
+        return ProjectNotPrepared(f"run {run} was not stored: {cause}")
+    return BrokerUnavailable(f"run {run} was not stored within {deadline.spent:g} s: {cause}")

@@ -13,17 +13,16 @@ import time
 from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from enum import Enum, auto
 from functools import cached_property
 from typing import Any, NamedTuple
 
-from jetjobs._client.calls import Deadline, Pauses, read
+from jetjobs._client.calls import Deadline, Pauses, read, unanswered
 from jetjobs._client.reading import Reader
 from jetjobs._client.scope import Scope
 from jetjobs._core import codec, headers, names
 from jetjobs._core.bodies import INLINE_LIMIT, Body
 from jetjobs._core.messages import Outgoing
-from jetjobs._core.models import RunKey, TriggerInfo
+from jetjobs._core.models import RunKey, RunRecord, TriggerInfo
 from jetjobs._core.run_ids import fresh_run_id, run_id_for_key, run_id_for_retry
 from jetjobs._core.triggering import (
     AT_ONCE,
@@ -37,6 +36,7 @@ from jetjobs._core.triggering import (
     Target,
     Timing,
     differs,
+    is_asked_by,
     judge,
     timing,
 )
@@ -46,7 +46,6 @@ from jetjobs.errors import (
     DuplicateRun,
     PayloadTooLargeError,
     ProjectNotPrepared,
-    TriggerUnconfirmed,
     WrongRevision,
 )
 
@@ -73,10 +72,11 @@ class Composed(NamedTuple):
     message: Outgoing
 
 
-class _Stored(Enum):
-    NEW = auto()
-    THERE = auto()  # somebody else's, or one that was there before the call
-    UNCLEAR = auto()  # there after an unanswered try of this call: probably its own
+class _Stored(NamedTuple):
+    """What storing a message came to: its sequence, 0 where there was one."""
+
+    sequence: int = 0
+    unclear: bool = False  # there after an unanswered try of this call: probably its own
 
 
 @dataclass(frozen=True)
@@ -251,15 +251,23 @@ class Publisher:
 
     async def _settle(self, run: RunKey, stored: _Stored, call: _Call) -> Triggered:
         """What a store under a key came to, once it is known whose message is there."""
-        if stored is _Stored.NEW:
-            return Triggered(run)
-        seen = await self._reader.snapshot(run, call.deadline)
+        seen = await self._seen(run, stored, call.deadline)
         payload_differs = seen is not None and differs(seen.payload_digest, call.digest)
-        if stored is _Stored.UNCLEAR and not payload_differs:
+        if not payload_differs and (stored.unclear or is_asked_by(seen, stored.sequence, call.when)):
             return Triggered(run)
         if call.options.on_duplicate == "raise":
             raise _refused(run, call.options.idempotency_key or "")
         return Triggered(run, duplicate=True, payload_differs=payload_differs)
+
+    async def _seen(self, run: RunKey, stored: _Stored, deadline: Deadline) -> RunRecord | None:
+        if not stored.sequence:
+            return await self._reader.snapshot(run, deadline)
+        # Between the look before and now a message may have come, run and gone: only its record tells of it.
+        try:
+            found = await self._reader.stored(run, deadline)
+        except BrokerUnavailable:
+            return None  # what is stored is stored
+        return found.record if found is not None else None
 
     async def _message(self, run: RunKey, call: _Call, info: TriggerInfo) -> Outgoing:
         body = await self._body(run, call)
@@ -292,10 +300,9 @@ class Publisher:
                 raise BrokerUnavailable(f"run {run} was not sent: the time was up before that")
             one_try = self._one_try if left >= self._one_try_seconds else timedelta(seconds=left)
             try:
-                await self._broker.store(message, expected=0, timeout=one_try)
-                return _Stored.NEW
+                return _Stored(await self._broker.store(message, expected=0, timeout=one_try))
             except WrongRevision:
-                return _Stored.UNCLEAR if sent else _Stored.THERE
+                return _Stored(unclear=sent)
             except AnswerUnknown as error:
                 sent = True
                 cause: Exception = error
@@ -306,7 +313,7 @@ class Publisher:
             if not await pauses.another_try(cause):
                 break
         unprepared = isinstance(cause, ProjectNotPrepared) and not pauses.stands
-        raise _unanswered(run, deadline, cause, sent=sent, unprepared=unprepared) from cause
+        raise unanswered(run, deadline, cause, sent=sent, unprepared=unprepared) from cause
 
 
 def compose(
@@ -339,17 +346,3 @@ def _fresh_id() -> str:
 
 def _refused(run: RunKey, key: str) -> DuplicateRun:
     return DuplicateRun(f"key {key!r} already has run {run.run_id} of {run.address}", run.run_id)
-
-
-def _unanswered(
-    run: RunKey, deadline: Deadline, cause: Exception, *, sent: bool, unprepared: bool
-) -> BrokerUnavailable | TriggerUnconfirmed:
-    if sent:
-        return TriggerUnconfirmed(
-            f"run {run} was sent and not confirmed within {deadline.spent:g} s: it may be stored; "
-            "look with client.run(...), or repeat the call if it had a key",
-            run.run_id,
-        )
-    if unprepared:
-        return ProjectNotPrepared(f"run {run} was not stored: {cause}")
-    return BrokerUnavailable(f"run {run} was not stored within {deadline.spent:g} s: {cause}")

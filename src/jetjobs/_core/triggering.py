@@ -197,6 +197,18 @@ def differs(there: str | None, given: str | None) -> bool:
     return there is not None and given is not None and there != given
 
 
+def is_asked_by(seen: RunRecord | None, sequence: int, when: Timing) -> bool:
+    """Whether the record found after a message was stored is of the run it asks for, not of one before it.
+
+    A message that was run and acked leaves its subject empty, and the next one is stored. `sequence` is of the message,
+    0 for none; of one that a schedule fires it says nothing, nor when the run is at a later message.
+    """
+    if seen is None or not sequence:
+        return bool(sequence)
+    owner = seen.owner
+    return when.due_at is not None or seen.turn > 1 or owner is None or owner.sequence == sequence
+
+
 def waiting_record(trigger: Trigger, due_at: datetime | None, digest: str | None) -> RunRecord:
     """The record a run shows that has none: QUEUED, or SCHEDULED while `due_at` names when it fires.
 
