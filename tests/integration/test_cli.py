@@ -87,6 +87,9 @@ class TestTrigger:
         assert shown(second.out)["run_id"] == first.out.strip()
         assert shown(second.out)["payload_differs"] is True
         assert "with another payload" in second.err
+        third = terminal.run("trigger", "shop.mail", '{"to": 1}', "--key", key)
+        assert third.out == first.out, "what a script takes is the id alone"
+        assert "the key already had this run" in third.err
 
     def test_a_key_whose_run_failed_is_refused_or_run_again(self, terminal: Terminal):
         key = ("--key", secrets.token_hex(4))
@@ -130,6 +133,10 @@ class TestTrigger:
     def test_a_job_nobody_hosts_is_stored_when_asked_to_and_told(self, terminal: Terminal):
         done = terminal.run("trigger", "later.job", "--allow-unknown")
         assert done.code == 0
+        assert (
+            "waits for a host that describes later.job; none ever did"
+            in terminal.run("runs", "show", done.out.strip()).out
+        )
         assert "no live host takes runs of later.job" in done.err
 
 

@@ -54,6 +54,7 @@ def test_pause_and_resume(terminal: Terminal, host: Running):
     assert "warning: shop.mail is paused" in asked.err
     assert document(terminal.run("trigger", "shop.mail", '{"to": "b"}', "--json"))["paused"] is True
     assert document(terminal.run("runs", "show", asked.out.strip(), "--json"))["status"] == "QUEUED"
+    assert "waits for `jetjobs jobs resume shop.mail`: " in terminal.run("runs", "show", asked.out.strip()).out
     listed = terminal.run("jobs", "list").out.splitlines()
     assert [line.split()[2] for line in listed if line.startswith("shop.")] == ["-", "paused", "-"]
     doctor = terminal.run("doctor")

@@ -15,6 +15,7 @@ from jetjobs._core.models import LogLine, RunRecord
 from jetjobs.cli.failures import ExitCode
 from jetjobs.cli.hiding import shown
 from jetjobs.cli.options import Parser, add_connection, add_json, open_client, print_json, project_of
+from jetjobs.cli.queueing import queued_because
 from jetjobs.cli.run_filters import add_filters, filters_of, names_of
 from jetjobs.cli.shapes import body, run_document, run_summary
 from jetjobs.cli.table import ago, one_line, span, table
@@ -100,26 +101,28 @@ def _took(record: RunRecord, now: datetime) -> str:
 
 def show(args: argparse.Namespace) -> int:
     """Print everything known of one run."""
-    record = asyncio.run(_get(args))
+    record, waits = asyncio.run(_get(args))
     if args.json:
         print_json(run_document(record))
     else:
-        print("\n".join(_described(record)))
+        print("\n".join(_described(record, waits)))
     return ExitCode.OK
 
 
-async def _get(args: argparse.Namespace) -> RunRecord:
+async def _get(args: argparse.Namespace) -> tuple[RunRecord, str | None]:
     module, job = names_of(args)
     async with open_client(args) as client:
-        return await shown(client, await client.runs.get(args.run_id, module=module, job=job))
+        record = await shown(client, await client.runs.get(args.run_id, module=module, job=job))
+        return record, None if args.json else await queued_because(client, record)
 
 
-def _described(record: RunRecord) -> Iterator[str]:
+def _described(record: RunRecord, waits: str | None) -> Iterator[str]:
     now = datetime.now(UTC)
     facts = {
         "run": record.run_id,
         "job": str(record.run_key.address),
         "status": record.status.value + (" (cancel asked)" if record.cancel_asked else ""),
+        "waits for": waits,
         "attempt": f"{record.attempt} of {record.max_attempts}" if record.attempt else None,
         "key": record.key,
         "trigger": record.trigger.kind,

@@ -109,6 +109,8 @@ async def _wait(run: JobRun[Any], patience: float) -> RunRecord:
 def _warn(run: JobRun[Any]) -> None:
     if run.payload_differs:
         print("warning: the key already has a run, with another payload", file=sys.stderr)
+    elif run.duplicate:
+        print("note: the key already had this run", file=sys.stderr)
     if run.paused:
         print(f"warning: {run.key.address} is paused; it waits until `jetjobs jobs resume` is told", file=sys.stderr)
     if run.no_host:
@@ -119,7 +121,7 @@ def _show_triggered(run: JobRun[Any], as_json: bool) -> None:  # noqa: FBT001 - 
     if as_json:
         print_json(_told(run))
     else:
-        print(f"{run.run_id}{' (the key already had this run)' if run.duplicate else ''}")
+        print(run.run_id)
 
 
 def _show_ended(run: JobRun[Any], record: RunRecord, as_json: bool) -> None:  # noqa: FBT001 - one use
