@@ -11,6 +11,7 @@ import structlog
 
 from jetjobs import cli
 from jetjobs.cli import entry, failures
+from jetjobs.cli.dev import to_set
 from jetjobs.cli.failures import ExitCode, Mistake, exit_code, hide_logins, message_of
 from jetjobs.cli.logs import configure_logs
 from jetjobs.cli.options import connection_of, read_instant, read_json, read_seconds
@@ -170,3 +171,9 @@ class TestLogs:
 )
 def test_rights_by_pattern(permissions: object, may: bool):  # noqa: FBT001
     assert may_publish("a.b.c", permissions) is may
+
+
+def test_what_to_type_into_another_terminal():
+    variables = {"NATS_URL": "nats://127.0.0.1:4222", "JETJOBS_PROJECT": "dev"}
+    assert to_set(windows=False, **variables) == "export NATS_URL=nats://127.0.0.1:4222 JETJOBS_PROJECT=dev"
+    assert to_set(windows=True, **variables) == '$env:NATS_URL="nats://127.0.0.1:4222"; $env:JETJOBS_PROJECT="dev"'

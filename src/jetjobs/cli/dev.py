@@ -59,7 +59,7 @@ def dev(args: argparse.Namespace) -> int:
     server.start_blocking()
     try:
         _say(f"{project} @ {server.url}, data in {args.data}; Ctrl-C ends it")
-        _say(f"from another terminal: export NATS_URL={server.url} JETJOBS_PROJECT={project}")
+        _say(f"from another terminal: {to_set(NATS_URL=server.url, JETJOBS_PROJECT=project)}")
         child = HostProcess(
             _child_command(args),
             environment(server.url, project),
@@ -79,6 +79,17 @@ def _child_command(args: argparse.Namespace) -> list[str]:
     command += ["--no-schedules"] if args.no_schedules else []
     command += ["--json-logs"] if args.json_logs else []
     return command
+
+
+def to_set(*, windows: bool = os.name == "nt", **variables: str) -> str:
+    """What to type into another terminal, for the shell that is usual here.
+
+    >>> to_set(windows=True, JETJOBS_PROJECT="dev")
+    '$env:JETJOBS_PROJECT="dev"'
+    """
+    if windows:
+        return "; ".join(f'$env:{name}="{value}"' for name, value in variables.items())
+    return f"export {' '.join(f'{name}={value}' for name, value in variables.items())}"
 
 
 def environment(url: str, project: str) -> dict[str, str]:
