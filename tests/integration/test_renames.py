@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from jetjobs import Every, JobContext, JobHost, Module, OnEvent, RunStatus
+from jetjobs import Every, JobContext, JobHost, JobRun, Module, OnEvent, RunStatus
 from jetjobs._core import names
 from jetjobs._core.models import JobAddress
 from jetjobs._core.schedules import pause
@@ -20,6 +20,7 @@ from jetjobs.errors import UnknownJobError
 from tests.support.field import Field, field_of
 from tests.support.links import until_it
 from tests.support.raw_caller import RawCaller
+from tests.support.renamed_family import release_1, release_2
 
 pytestmark = pytest.mark.integration
 
@@ -191,3 +192,26 @@ async def test_an_event_is_one_run_whichever_release_hears_it(field: Field):
     await field.retired("shop.send")
     assert len(shop.calls) == 30
     assert {name for _, name, _ in shop.calls} == {"send"}
+
+
+@pytest.mark.parametrize("parent", ["parent", "apart"])
+async def test_an_attempt_repeated_by_the_other_release_makes_no_second_child(field: Field, parent: str):
+    """There and back: the first attempt is made by release 1, the second by 2, the third by 1 again."""
+    run: JobRun[Any] | None = None
+    made: list[str | None] = []
+
+    async def attempted() -> bool:
+        assert run is not None
+        made[:] = [each.host_id for each in (await run.record()).attempts]
+        return len(made) == len(hosts)
+
+    hosts: list[str] = []
+    for module in (release_1, release_2, release_1):
+        host = await field.host(module, version="1" if module is release_1 else "2")
+        hosts.append(host.host_id)
+        run = run or await field.client.get_job("shop", parent).trigger()
+        await until_it(attempted, 15)
+        await host.close()
+    assert made == hosts, "each attempt had a release of its own"
+    children = [each async for each in field.client.runs.iter(module="shop") if each.job != parent]
+    assert [(each.job, each.status) for each in children] == [("send", "SUCCEEDED")]

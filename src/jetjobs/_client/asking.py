@@ -30,7 +30,7 @@ class HostAsking:
     def __init__(self, scope: Scope) -> None:
         self._scope = scope
         self.line = BorrowedLoop(scope)
-        self._handles: dict[JobAddress | Target | int, JobHandle[Any, Any]] = {}
+        self._handles: dict[JobAddress | Target | tuple[int, JobAddress], JobHandle[Any, Any]] = {}
 
     def children_of(self, parent: RunRecord) -> Children:
         """What triggers the children of one start of a run."""
@@ -41,8 +41,10 @@ class HostAsking:
         asked = PLAIN if key is None else check_options(Asked(idempotency_key=key))
         return await self.handle(job).trigger_checked(payload, asked, self._scope.within(SUBMIT_WITHIN))
 
-    def handle(self, job: object) -> JobHandle[Any, Any]:
+    def handle(self, job: object, *, oldest_name: bool = False) -> JobHandle[Any, Any]:
         """A job to trigger: by its `Job`, as `"module.job"`, a pair of names, or a `Target` checked elsewhere.
+
+        With `oldest_name` a renamed `Job` is triggered under the name that an older release has for it, too.
 
         Raises:
             InvalidNameError: no job can be called so.
@@ -50,8 +52,8 @@ class HostAsking:
         declared = cast("Job[Any, Any]", job) if isinstance(job, Job) else None
         schema: str | None = None
         if declared is not None:
-            key: JobAddress | Target | int = id(declared)
-            address = declared.address
+            address = declared.origin if oldest_name else declared.address
+            key: JobAddress | Target | tuple[int, JobAddress] = id(declared), address
         elif isinstance(job, Target):
             key, address, schema = job, job.address, job.schema
         elif isinstance(job, tuple) and len(names := cast("tuple[object, ...]", job)) == 2:
@@ -91,7 +93,8 @@ class Children:
         at: InstantLike | None = None,
     ) -> JobRun[Any]:
         """The child's run, new or the one an earlier attempt made."""
-        handle = self._asking.handle(job)
+        # An attempt on a host of another release must come to the same child.
+        handle = self._asking.handle(job, oldest_name=True)
         handle.check(payload)
         asked = check_options(Asked(delay=delay, at=at))
         # Counted before the first await: children asked for at once keep their order.

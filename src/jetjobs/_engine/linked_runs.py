@@ -156,7 +156,7 @@ class _Named(NamedTuple):
 def _named(job: object) -> _Named:
     if isinstance(job, Job):
         declared = cast("Job[Any, Any]", job)
-        return _Named(declared.address, declared)
+        return _Named(declared.origin, declared)
     if isinstance(job, tuple) and len(names := cast("tuple[object, ...]", job)) == 2:
         return _Named(check_address(*names))
     return _Named(split_address(cast("object", job)))

@@ -107,7 +107,7 @@ class RecordingAsking:
 def _address(job: Any) -> JobAddress:
     match job:
         case Job():
-            return cast("Job[Any, Any]", job).address
+            return cast("Job[Any, Any]", job).origin
         case Target():
             return job.address
         case (str(module), str(name)):
