@@ -6,10 +6,15 @@ PYTHON ?= $(shell .ci/find-python)
 BIN    := $(VENV)/bin
 OTHERS := 3.12 3.13
 
-# As many workers as cores, eight at most: each starts a nats-server of its own.
-XDIST  := -n auto --maxprocesses 8 --dist loadgroup
+# Tests wait for brokers and processes more than they compute, those of faults most of all, so there are more workers
+# than cores; but not without end: each has a nats-server of its own.
+CORES   := $(shell getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2)
+workers  = -n $(shell n=$$(( $(CORES) * $(1) )); echo $$(( n < 12 ? n : 12 ))) --dist loadgroup
+XDIST    = $(call workers,2)
 QUICK  := not faults and not soak
 SLOW   := faults and not soak
+# The files with such tests: every worker reads all it is given, and thousands of others would cost it seconds.
+FAULTS  = tests/faults $(shell grep -rl --include='test_*.py' 'mark\.faults' tests)
 ARGS   ?=
 NEEDS  ?= $(WEB_READY)
 MINUTES ?= 60
@@ -94,7 +99,7 @@ test-unit: $(TEST_READY)  ## the tests that need no server
 	$(BIN)/python -m pytest tests/unit $(ARGS)
 
 test-faults: $(TEST_READY)  ## kill -9, SIGSTOP, restarts, cluster leaders, full disks
-	$(BIN)/python -m pytest -m "$(SLOW)" $(XDIST) $(ARGS)
+	$(BIN)/python -m pytest $(FAULTS) -m "$(SLOW)" $(call workers,3) $(ARGS)
 
 # Tests of outages have limits of seconds, and a machine with other work can miss one: what failed gets one more
 # run, alone. What fails twice is broken.

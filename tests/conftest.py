@@ -24,6 +24,11 @@ settings.register_profile(
 settings.load_profile("jetjobs")
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What waits longest goes first, after whatever shuffled them; the rest keeps its order."""
+    items.sort(key=lambda item: item.get_closest_marker("long") is None)
+
+
 @pytest.fixture(scope="session")
 def nats_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealServer]:
     """The server that all tests of this worker share: use a project of your own, and leave it running."""

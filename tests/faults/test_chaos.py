@@ -7,6 +7,8 @@ import os
 import random
 import time
 
+import pytest
+
 from jetjobs._core.models import RunStatus
 from tests.faults.rig import ACK_WAIT, HostProcess, Rig
 from tests.support.servers import RealServer
@@ -50,6 +52,7 @@ class Chaos:
         await asyncio.to_thread(self.server.start)
 
 
+@pytest.mark.long
 async def test_chaos(own_rig: Rig, own_server: RealServer) -> None:
     rig, seed = own_rig, int(os.environ.get("CHAOS_SEED", "7"))
     dice = random.Random(seed)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
+import pytest
+
 from jetjobs._core.models import RunStatus
 from tests.faults.rig import Journal, Line, Rig, eventually
 from tests.support.servers import RealServer
@@ -36,6 +38,7 @@ async def more_starts(rig: Rig, count: int) -> Sequence[Line]:
     )
 
 
+@pytest.mark.long
 async def test_a_limit_changes_under_load(rig: Rig) -> None:
     await three_hosts(rig)
     client = await rig.client()

@@ -133,6 +133,7 @@ async def no_occurrence_twice_or_never(rig: Rig, job: str) -> int:
     return len(runs)
 
 
+@pytest.mark.long
 @pytest.mark.timeout(120)
 async def test_rolled_forward_and_back_under_load_it_loses_doubles_and_fails_nothing(rollout: Rollout, rig: Rig):
     await rollout.begin("1")

@@ -63,6 +63,7 @@ async def test_b66_a_frozen_hosts_finished_handler_does_not_overwrite_the_newer_
     assert len(rig.journal.starts(run_id)) == 2
 
 
+@pytest.mark.long
 async def test_b71_a_message_that_kills_its_host(rig: Rig) -> None:
     """Under a restart loop it gets its attempts and no more; other jobs go on."""
     run_id = await rig.trigger_first("kills_its_host")

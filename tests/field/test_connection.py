@@ -96,6 +96,7 @@ async def test_b83_a_password_changed_under_a_host(tmp_path: Path, project: str)
         server.remove()
 
 
+@pytest.mark.long
 @pytest.mark.timeout(200)
 @pytest.mark.parametrize(
     "hosts,share",

@@ -88,6 +88,7 @@ def first_of(watched: list[Watched], zone: str) -> Watched:
     return next(each for each in watched if each.line.timezone == zone)
 
 
+@pytest.mark.long
 async def test_b06_ticks_cross_a_change_of_the_clocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """In 24 s, so the change isn't on a full minute.
 

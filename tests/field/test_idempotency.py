@@ -73,6 +73,7 @@ async def until_status(run: JobRun[Any], status: RunStatus) -> None:
             await asyncio.sleep(0.02)
 
 
+@pytest.mark.long
 @pytest.mark.faults
 async def test_b31_b33_one_key_from_twenty_processes_at_once(field: Field, shop: Shop):
     """One run, one start; every process gets its result."""

@@ -89,6 +89,7 @@ async def made_once(url: str, project: str, crowd: Crowd) -> None:
     assert "declared_differently" not in log
 
 
+@pytest.mark.long
 @pytest.mark.timeout(200)
 async def test_b106_fifty_hosts_start_at_once_on_an_empty_broker(
     watched: tuple[str, int], tmp_path: Path, project: str
@@ -247,6 +248,7 @@ async def deep_queue(url: str, folder: Path, project: str, count: int, *, gather
     assert last_tenth < 3 * first_tenth + 1
 
 
+@pytest.mark.long
 @pytest.mark.timeout(240)
 async def test_b110_twenty_thousand_queued_runs(nats_url: str, tmp_path: Path, project: str) -> None:
     """B110, scaled: the first starts soon, memory stays flat, none is lost, none runs twice."""

@@ -165,6 +165,7 @@ async def test_b06_an_outage_over_a_change_of_the_clocks(tmp_path: Path, monkeyp
     assert due["left_out"] == [at for at in due["spring"] if at < change_at.timestamp()]
 
 
+@pytest.mark.long
 async def test_b06_an_instant_that_comes_twice_has_two_runs_and_one_left_out_none(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, project: str
 ):
@@ -207,6 +208,7 @@ async def test_b06_an_instant_that_comes_twice_has_two_runs_and_one_left_out_non
     assert len(runs) == 3
 
 
+@pytest.mark.long
 @pytest.mark.timeout(120)
 async def test_a_thousand_schedules_are_ready_in_time_and_all_fire(nats_url: str, project: str):
     due: dict[str, list[float]] = {}

@@ -137,6 +137,7 @@ async def test_b17_hosts_and_broker_away_together(schedules: ScheduleRig, own_se
             assert not missed
 
 
+@pytest.mark.long
 async def test_b17_a_crash_loses_no_tick_of_a_long_interval(schedules: ScheduleRig, own_server: RealServer):
     """The broker forgets what fell due while it was away; no tick of 20 s tells, so the host looks."""
     await schedules.host({"j": {"triggers": [every("20s")]}})

@@ -168,6 +168,7 @@ async def test_b123_nobody_there(project: str, heard: Heard, url: str):
     heard.check()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", ["url", "token-in-url"])
 def test_b123_the_command_line(make_server: Callable[[str], RealServer], tmp_path: Path, project: str, kind: str):
     """Doctor, lists and failures, with tracebacks asked for, right and wrong."""
