@@ -76,7 +76,7 @@ class _Stored(NamedTuple):
     """What storing a message came to: its sequence, 0 where there was one."""
 
     sequence: int = 0
-    unclear: bool = False  # there after an unanswered try of this call: probably its own
+    unclear: bool = False  # after an unanswered try of this call: what is there, or came and went, is probably its own
 
 
 @dataclass(frozen=True)
@@ -300,7 +300,7 @@ class Publisher:
                 raise BrokerUnavailable(f"run {run} was not sent: the time was up before that")
             one_try = self._one_try if left >= self._one_try_seconds else timedelta(seconds=left)
             try:
-                return _Stored(await self._broker.store(message, expected=0, timeout=one_try))
+                return _Stored(await self._broker.store(message, expected=0, timeout=one_try), sent)
             except WrongRevision:
                 return _Stored(unclear=sent)
             except AnswerUnknown as error:
