@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 from typing import Any, Final
 
 from jetjobs._core import names
-from jetjobs._nats.faults import STREAM_NOT_FOUND, NotFound, no_responders
+from jetjobs._nats.faults import STREAM_NOT_FOUND, NotFound
 from jetjobs._nats.link import Link
 from jetjobs._nats.newest import Part, read_newest
 from jetjobs._nats.pages import Entry, read_pages
@@ -108,5 +108,5 @@ class Bucket:
             return await self._link.api(f"{action}.{self._stream}", wanted)
         except NotFound as missing:
             if missing.code == STREAM_NOT_FOUND:
-                raise no_responders(subject, "read") from None
+                raise self._link.nobody_answers(subject) from None
             raise

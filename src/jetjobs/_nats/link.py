@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from jetjobs._nats.connection import Connection
-from jetjobs._nats.faults import from_api_error
+from jetjobs._nats.faults import from_api_error, no_responders
 from jetjobs._nats.writer import PipelinedWriter
+from jetjobs.errors import BrokerError
 
 API_PREFIX = "$JS.API."
 
@@ -20,6 +21,12 @@ class Link:
 
     connection: Connection
     writer: PipelinedWriter
+
+    def nobody_answers(self, subject: str) -> BrokerError:
+        """The error of a read from a stream that isn't there, told to whoever makes streams again."""
+        if self.writer.on_nobody is not None:
+            self.writer.on_nobody(subject)
+        return no_responders(subject, "read")
 
     async def api(
         self, suffix: str, payload: Mapping[str, Any] | None = None, *, timeout: float = 5.0

@@ -13,7 +13,7 @@ from datetime import datetime
 from typing import Final, NamedTuple
 
 from jetjobs._core.messages import Message
-from jetjobs._nats.faults import Refused, no_responders, permission_missing
+from jetjobs._nats.faults import Refused, permission_missing
 from jetjobs._nats.inbound import Inbound
 from jetjobs._nats.link import Link
 from jetjobs.errors import BrokerUnavailable
@@ -197,7 +197,7 @@ class Pages:
                 end.set_result(0)
             case "503":
                 # Replicas of a stream that isn't there don't answer, nor do those of one without direct reads.
-                end.set_exception(no_responders(self._pattern, "read"))
+                end.set_exception(self._link.nobody_answers(self._pattern))
             case status:
                 end.set_exception(Refused(f"read: {headers.get('Description', '')} ({status})"))
 
