@@ -80,7 +80,8 @@ class Journal:
         if not self.path.exists():
             return []
         found: list[Line] = []
-        for text in self.path.read_text().splitlines():
+        *whole, _being_written = self.path.read_text().split("\n")
+        for text in whole:
             entry = json.loads(text)
             line = Line(entry.pop("what"), entry.pop("pid"), entry.pop("at"), entry)
             if (
