@@ -26,13 +26,19 @@ from jetjobs._core.delivery import (
 )
 from jetjobs._core.messages import Trigger
 from jetjobs._core.models import Attempt, Owner, Progress, RunRecord, RunStatus, TriggerInfo
-from jetjobs._core.policy import JobPolicy
 from jetjobs._core.retry import END_OF_TIME
+from tests.support.decided import written
 from tests.unit import strategies as some
 
 S = RunStatus
+
+
 NOW = some.NOW
+
+
 TICK = timedelta(microseconds=1)
+
+
 NO = some.knows(holds=False)
 
 
@@ -45,12 +51,6 @@ def decided(
     rules: DeliveryRules | None = None,
 ) -> Action:
     return decide(record, trigger, situation, rules=rules or some.rules(max_attempts=3), now=now)
-
-
-def written(action: Action, then: str) -> RunRecord:
-    assert isinstance(action, Write)
-    assert action.then == then
-    return some.sound(action.record)
 
 
 @pytest.mark.parametrize("record", [None, some.record(), some.record(S.FAILED), some.record(S.RETRYING)])
@@ -285,74 +285,3 @@ def test_a_lost_run_ends_as_it_was_asked_to(record: RunRecord, asked: bool):  # 
     if record.status is S.RUNNING:
         record = some.replace(record, cancel_asked=asked)
         assert lost(record, NOW).status is (S.CANCELLED if asked else S.FAILED)
-
-
-# ------------------------------------------------------------------ properties
-
-
-@some.brief
-@given(some.records(some.TERMINAL), some.triggers, some.situations, some.policies(), some.instants)
-def test_a_terminal_record_is_never_written_again(
-    record: RunRecord, trigger: Trigger, situation: Situation, policy: JobPolicy, now: datetime
-):
-    action = decide(record, trigger, situation, rules=DeliveryRules("me", policy), now=now)
-    assert isinstance(action, (Ack, Drop, Ask))
-
-
-@some.brief
-@given(some.records((S.RUNNING,)), some.triggers, some.situations, some.policies(), some.instants)
-def test_a_running_run_is_never_acked_by_its_own_message(
-    record: RunRecord, trigger: Trigger, situation: Situation, policy: JobPolicy, now: datetime
-):
-    action = decide(record, trigger, situation, rules=DeliveryRules("me", policy), now=now)
-    its_own = record.owner is not None and record.owner.is_message(trigger.sequence, trigger.stored_at)
-    if its_own:
-        assert isinstance(action, (Drop, Ask, Write))
-        if isinstance(action, Write) and action.then == "ack":
-            assert action.record.status.is_terminal
-    elif not situation.held_here:
-        assert isinstance(action, Ack)
-
-
-@some.brief
-@given(some.records((S.RUNNING, S.RETRYING)), some.triggers, some.situations, some.policies(), some.instants)
-def test_a_start_is_one_more_with_a_new_claim_and_never_over_the_limit(
-    record: RunRecord, trigger: Trigger, situation: Situation, policy: JobPolicy, now: datetime
-):
-    action = decide(record, trigger, situation, rules=DeliveryRules("me", policy), now=now)
-    if isinstance(action, Write) and action.then == "start":
-        after = action.record
-        assert not record.cancel_asked
-        assert (after.status, after.claim, after.host_id) == (S.RUNNING, situation.claim, "me")
-        assert after.starts == record.starts + 1
-        assert after.attempt <= max(after.max_attempts, record.attempt + (record.status is S.RETRYING))
-        assert (after.max_attempts, after.expires_at) == (record.max_attempts, record.expires_at)
-        assert after.owner == Owner(trigger.sequence, trigger.stored_at, trigger.num_delivered, "me")
-
-
-@some.brief
-@given(some.records(), some.triggers, some.situations, some.policies(), some.instants)
-def test_the_start_deadline_is_not_judged_once_a_record_exists(
-    record: RunRecord, trigger: Trigger, situation: Situation, policy: JobPolicy, now: datetime
-):
-    rules = DeliveryRules("me", policy)
-    without = some.replace(trigger, start_deadline=None, expires_at=None, expires_in=None)
-    assert decide(record, trigger, situation, rules=rules, now=now) == decide(
-        record, without, situation, rules=rules, now=now
-    )
-
-
-@some.brief
-@given(some.triggers, some.situations, some.policies(), some.instants)
-def test_a_run_without_a_record_starts_or_is_missed(
-    trigger: Trigger, situation: Situation, policy: JobPolicy, now: datetime
-):
-    rules = DeliveryRules("me", policy)
-    action = decide(None, trigger, situation, rules=rules, now=now)
-    if situation.held_here:
-        assert isinstance(action, Drop)
-        return
-    deadlines = [at for at in (trigger.start_deadline, expiry_of(trigger, rules)) if at is not None]
-    late = any(now > at for at in deadlines)
-    record = written(action, "ack" if late else "start")
-    assert (record.status, record.attempt) == ((S.MISSED, 0) if late else (S.RUNNING, 1))
