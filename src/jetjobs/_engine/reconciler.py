@@ -41,6 +41,7 @@ from jetjobs.errors import BrokerError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+    from collections.abc import Set as AbstractSet
 
     from jetjobs._core.descriptors import HostPresence
     from jetjobs._core.models import JobAddress
@@ -232,7 +233,9 @@ class Reconciler:
             await engine.backend.broker.measure_clock()  # a machine that was asleep reckons what is overdue not due yet
         await self._settle()
         mine = self._me.jobs - engine.paused
-        stored = [each for each in await engine.backend.schedules.all() if each.schedule.address in mine]
+        known = await engine.backend.schedules.all()
+        await self._restore(self._triggers.keys() - {each.schedule.schedule_id for each in known})
+        stored = [each for each in known if each.schedule.address in mine]
         await in_batches(self._reconcile(each) for each in stored if everything or self._is_overdue(each.schedule))
         self._next_look = now + min(upkeep, _look_every(each.schedule for each in stored))
         if everything:
@@ -246,6 +249,16 @@ class Reconciler:
         hosts = await self._hosts()
         await in_batches(self._guarded(self._ensure(each, hosts), each) for each in list(self._unsettled))
         await in_batches(self._guarded(self._remove(each, hosts), each) for each in list(self._leftover))
+
+    async def _restore(self, lost: AbstractSet[str]) -> None:
+        """Write anew what is declared here and was removed from the store: nothing else would ever fire it again."""
+        if not lost:
+            return
+        hosts = await self._hosts()
+        for schedule_id in lost:
+            address, trigger = self._triggers[schedule_id]
+            self._warn("schedule_restored", f"{address}/{trigger.name}", "its record was removed")
+        await in_batches(self._guarded(self._ensure(each, hosts), each) for each in lost)
 
     def _is_overdue(self, schedule: ScheduleRecord) -> bool:
         before = self._engine.backend.broker.now() - _patience(schedule)
