@@ -36,6 +36,7 @@ class Describing:
         self.limits = {address: descriptor.max_concurrency for address, descriptor in self._mine.items()}
         self._waiting: set[JobAddress] = set()  # another host's word stands there, for as long as that host lives
         self._warned: set[tuple[JobAddress, str]] = set()
+        self._looked_at = -1
 
     async def describe(self) -> list[JobAddress]:
         """Publish what may be published, then `look`."""
@@ -51,8 +52,19 @@ class Describing:
         return [address for address, mine in self._mine.items() if self._note(mine, standing.get(address, mine))]
 
     async def one_pass(self) -> list[JobAddress]:
-        """Describe again, if there is anything to wait for."""
-        return await self.describe() if self._waiting else []
+        """Describe again, if there is anything to wait for, or to bring back."""
+        return await self.describe() if self._waiting or await self._one_is_gone() else []
+
+    async def _one_is_gone(self) -> bool:
+        """Whether the next description in turn is missing: removed by somebody, or lost with the broker's storage.
+
+        Nobody can call a job without one. One in turn is enough to notice the loss of all, and costs one request.
+        """
+        if not self._mine:
+            return False
+        self._looked_at = (self._looked_at + 1) % len(self._mine)
+        address = list(self._mine)[self._looked_at]
+        return await self._engine.backend.catalog.job(address) is None
 
     def _note(self, mine: JobDescriptor, stands: JobDescriptor) -> bool:
         """Note which description counts; True when the limit has changed with it."""
