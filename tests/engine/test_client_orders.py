@@ -6,6 +6,10 @@ import asyncio
 
 import pytest
 
+from jetjobs._core.descriptors import JobDescriptor
+from jetjobs._core.models import JobAddress
+from jetjobs.cli.jobs import limit_text
+from jetjobs.cli.orders import orders_text
 from jetjobs.errors import AnswerUnknown, BrokerUnavailable, ConfigError, HostNotFound, UnknownJobError
 from tests.support.client_world import SEND, World
 
@@ -34,6 +38,28 @@ class TestPauseAndResume:
             resumed = await world.client.jobs.resume(*SEND, actor="boss")
             assert resumed.control is not None
             assert (resumed.paused, resumed.control.switched_by) == (False, "boss")
+
+    async def test_what_is_ordered_for_a_job_shows_under_its_old_names_too(self, world: World):
+        """It holds there: whoever asks by the old name must not be told that nothing is in the way."""
+        old = JobAddress("billing", "post")
+        await world.host.catalog.describe(JobDescriptor(*old, max_concurrency=8, digest="o", now_called="send"))
+        async with world.client:
+            await world.client.jobs.override(*SEND, max_concurrency=2, actor="ops")
+            await world.client.jobs.pause(*SEND, actor="ops")
+            for shown in (await world.client.jobs.get(*old), (await world.client.jobs.list())[0]):
+                assert (shown.address, shown.paused, shown.limit, shown.control) == (old, True, 2, None)
+                assert "paused (as billing.send, ops, " in orders_text(shown)
+                assert "limit 2 (instead of 8, as billing.send, ops, " in orders_text(shown)
+                assert limit_text(shown) == "2 (not 8)"
+            resumed = await world.client.jobs.resume(*old)
+            assert resumed.paused, "under its present name it is paused still"
+            assert (await world.client.get_job(*old).trigger()).paused
+            await world.client.jobs.resume(*SEND)
+            again = await world.client.jobs.get(*old)
+            assert (again.paused, again.limit) == (False, 2)
+            await world.client.jobs.pause(*old, actor="me")
+            assert "paused (me, " in orders_text(await world.client.jobs.get(*old))
+            assert not (await world.client.jobs.get(*SEND)).paused, "an old name's pause is its own"
 
     async def test_resuming_what_nobody_paused_writes_nothing(self, world: World):
         async with world.client:

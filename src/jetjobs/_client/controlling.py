@@ -9,7 +9,7 @@ from datetime import datetime
 
 from jetjobs._client.calls import Deadline, Pauses, read
 from jetjobs._client.scope import Scope
-from jetjobs._core.controls import JobControl, JobInfo, job_info
+from jetjobs._core.controls import JobControl, JobInfo, job_info, present_name
 from jetjobs._core.models import JobAddress
 from jetjobs.errors import AnswerUnknown, BrokerError, BrokerUnavailable, WrongRevision
 
@@ -30,7 +30,12 @@ async def look_up(scope: Scope, address: JobAddress, deadline: Deadline) -> JobI
     )
     if described is None:
         raise await scope.lookup.unknown(address, deadline)
-    return job_info(described, None if stored is None else stored.control)
+    present = present_name(described)
+    inherited = None
+    if present is not None:
+        of_present = await read(lambda: catalog.control(present), deadline, f"looking up job {present}")
+        inherited = None if of_present is None else of_present.control
+    return job_info(described, None if stored is None else stored.control, inherited)
 
 
 async def order(scope: Scope, address: JobAddress, decide: Decide, deadline: Deadline) -> JobInfo:
@@ -66,4 +71,4 @@ async def order(scope: Scope, address: JobAddress, decide: Decide, deadline: Dea
         await scope.backend.broker.ring_control(address)
     scope.lookup.note_paused(address, paused=after.paused)
     known = stored is not None or after is not before
-    return job_info(found, after if known else None)
+    return job_info(found, after if known else None, found.inherited)

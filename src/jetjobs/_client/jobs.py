@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import datetime
 
 from jetjobs._client.calls import read
 from jetjobs._client.controlling import look_up, order
 from jetjobs._client.scope import Scope
-from jetjobs._core.controls import JobControl, JobInfo, check_actor, check_limit, job_info, override, switch
+from jetjobs._core.controls import (
+    JobControl,
+    JobInfo,
+    check_actor,
+    check_limit,
+    job_info,
+    override,
+    present_name,
+    switch,
+)
+from jetjobs._core.descriptors import JobDescriptor
 from jetjobs._core.durations import DurationLike
 from jetjobs._core.models import JobAddress
 from jetjobs._core.names import check_address, split_address
@@ -31,7 +41,7 @@ class JobsView:
         described = await read(catalog.jobs, deadline, "listing jobs")
         stored = await read(catalog.controls, deadline, "listing jobs")
         controls = {each.control.address: each.control for each in stored}
-        return [job_info(each, controls.get(each.address)) for each in described]
+        return [job_info(each, controls.get(each.address), _of_present(each, controls)) for each in described]
 
     async def get(self, module: str, job: str | None = None, *, timeout: DurationLike | None = None) -> JobInfo:
         """One job, by two names or as `"module.job"`.
@@ -100,6 +110,11 @@ class JobsView:
             return switch(control, paused=paused, actor=by, now=now)
 
         return await order(scope, address, decide, scope.deadline(timeout))
+
+
+def _of_present(job: JobDescriptor, controls: Mapping[JobAddress, JobControl]) -> JobControl | None:
+    present = present_name(job)
+    return None if present is None else controls.get(present)
 
 
 def _address(module: str, job: str | None) -> JobAddress:

@@ -11,6 +11,7 @@ import asyncio
 import time
 
 from jetjobs._client.calls import Deadline, read
+from jetjobs._core.controls import present_name
 from jetjobs._core.descriptors import JobDescriptor
 from jetjobs._core.models import JobAddress
 from jetjobs._core.policy import JobRetention
@@ -54,7 +55,10 @@ class JobLookup:
 
     def is_paused(self, address: JobAddress) -> bool:
         """Whether the job was paused when it was last looked at."""
-        return address in self._paused
+        if not self._paused:
+            return False
+        described = self._described.get(address)
+        return address in self._paused or (described is not None and present_name(described) in self._paused)
 
     def note_paused(self, address: JobAddress, *, paused: bool) -> None:
         """Remember what this client itself ordered just now."""

@@ -52,24 +52,34 @@ class Standing(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class JobInfo(JobDescriptor):
-    """A job as hosts describe it, with what people ordered; `control` is `None` where nobody ever did."""
+    """A job as hosts describe it, with what people ordered; `control` is `None` where nobody ever did.
+
+    `inherited` is what was ordered for the job by its present name, where this is an old one: it holds here, too.
+    """
 
     control: JobControl | None = None
+    inherited: JobControl | None = None
 
     @property
     def paused(self) -> bool:
         """Whether no run of it may start."""
-        return self.control is not None and self.control.paused
+        return standing(self.max_concurrency, self.inherited, self.control).paused
 
     @property
     def limit(self) -> int:
         """Runs at once over all hosts, as it is now."""
-        return standing(self.max_concurrency, self.control).limit
+        return standing(self.max_concurrency, self.inherited, self.control).limit
 
 
-def job_info(descriptor: JobDescriptor, control: JobControl | None) -> JobInfo:
-    """The two put together."""
-    return JobInfo(**{each.name: getattr(descriptor, each.name) for each in fields(JobDescriptor)}, control=control)
+def job_info(descriptor: JobDescriptor, control: JobControl | None, inherited: JobControl | None = None) -> JobInfo:
+    """They put together."""
+    described = {each.name: getattr(descriptor, each.name) for each in fields(JobDescriptor)}
+    return JobInfo(**described, control=control, inherited=inherited)
+
+
+def present_name(descriptor: JobDescriptor) -> JobAddress | None:
+    """The job by its present name, where this describes an old one."""
+    return None if descriptor.now_called is None else JobAddress(descriptor.module, descriptor.now_called)
 
 
 def standing(declared: int, *controls: JobControl | None) -> Standing:

@@ -188,7 +188,7 @@ def _queues(waiting: Mapping[JobAddress, int]) -> Iterator[Check]:
 def _ordered(jobs: Sequence[JobInfo]) -> Iterator[Check]:
     """What people ordered and may have forgotten."""
     for job in jobs:
-        if job.paused:
+        if job.control is not None and job.control.paused:
             advice = f"What is triggered waits; `jetjobs jobs resume {job.address}` lets it go on"
             yield Check("paused", "warn", f"{job.address} is {orders_text(job)}", advice)
         elif job.control is not None and job.control.max_concurrency is not None:

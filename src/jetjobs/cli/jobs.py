@@ -74,7 +74,7 @@ def show_job(args: argparse.Namespace) -> int:
 
 def limit_text(job: JobInfo) -> str:
     """The limit in force, and the declared one where it is another."""
-    ordered = job.control is not None and job.control.max_concurrency is not None
+    ordered = any(each is not None and each.max_concurrency is not None for each in (job.inherited, job.control))
     return f"{job.limit} (not {job.max_concurrency})" if ordered else str(job.limit)
 
 

@@ -8,7 +8,7 @@ import getpass
 import socket
 from datetime import UTC, datetime
 
-from jetjobs._core.controls import JobInfo
+from jetjobs._core.controls import JobControl, JobInfo
 from jetjobs.cli.failures import ExitCode, Mistake
 from jetjobs.cli.options import Parser, add_connection, add_json, open_client, print_json, project_of, say_where
 from jetjobs.cli.shapes import job_document
@@ -101,16 +101,23 @@ async def _ordered(client: JobClient, args: argparse.Namespace) -> JobInfo:
 
 def orders_text(job: JobInfo, now: datetime | None = None) -> str:
     """What holds for a job, and who said so."""
-    now, control = now or datetime.now(UTC), job.control
-    if control is None:
-        return f"not paused, limit {job.limit} (declared)"
+    now, own, above = now or datetime.now(UTC), job.control, job.inherited
+    pause = above if above is not None and above.paused else own
+    limit = above if above is not None and above.max_concurrency is not None else own
+    said = [_as(pause, job), "" if pause is None else _who(pause.switched_by, pause.switched_at, now)]
+    switched = ", ".join(filter(None, said))
+    changed = limit is not None and limit.max_concurrency is not None
+    limited = [
+        f"instead of {job.max_concurrency}" if changed else "declared",
+        _as(limit, job),
+        "" if limit is None else _who(limit.limited_by, limit.limited_at, now),
+    ]
     state = "paused" if job.paused else "not paused"
-    switched = _who(control.switched_by, control.switched_at, now)
-    limited = _who(control.limited_by, control.limited_at, now)
-    limit = "declared" if control.max_concurrency is None else f"instead of {job.max_concurrency}"
-    return (
-        f"{state}{f' ({switched})' if switched else ''}, limit {job.limit} ({limit}{f', {limited}' if limited else ''})"
-    )
+    return f"{state}{f' ({switched})' if switched else ''}, limit {job.limit} ({', '.join(filter(None, limited))})"
+
+
+def _as(control: JobControl | None, job: JobInfo) -> str:
+    return "" if control is None or control.address == job.address else f"as {control.address}"
 
 
 def _who(actor: str | None, at: datetime | None, now: datetime) -> str:
