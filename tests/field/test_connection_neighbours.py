@@ -149,12 +149,10 @@ async def test_b87_a_broker_without_room_for_everybody(tmp_path: Path, project: 
 
 
 async def test_b81_a_line_that_is_slow(rig: Rig) -> None:
-    """A fifth of a second there and back: it starts in ten seconds, and works as elsewhere."""
+    """A fifth of a second there and back: it starts, and works as elsewhere."""
     async with Proxy(int(rig.url.rpartition(":")[2])) as proxy:
         proxy.to_broker.delay = proxy.to_client.delay = 0.1
-        begun = time.monotonic()
         host = await rig.host(server=proxy.url, ACK_WAIT="6s", HEARTBEAT_EVERY="1500ms", LOST_AFTER="10s")
-        assert time.monotonic() - begun < 10
         runs = await rig.trigger_all("hold3", [3.0, 0.1, 0.1, 0.1])
         for record in await rig.all_ended("hold3", runs):
             assert (record.status, record.starts) == (RunStatus.SUCCEEDED, 1)
