@@ -32,6 +32,7 @@ from jetjobs._core.names import check_address, split_address
 from jetjobs._core.run_changes import ChangeOutcome as ChangeOutcome
 from jetjobs._core.run_changes import RunChange as RunChange
 from jetjobs._core.run_ids import safe_run_id
+from jetjobs._given import modules_given
 from jetjobs._nats import OpenClient, open_backend
 from jetjobs._ports import Backend
 from jetjobs.config import ClientSettings, connect_options, resolve_client_settings, resolve_project
@@ -62,7 +63,7 @@ class JobClient:
         nats: Any = None,
         *,
         project: str | None = None,
-        modules: Iterable[Module] = (),
+        modules: Module | Iterable[Module] = (),
         timeout: DurationLike | None = None,
         backend: Backend | None = None,
     ) -> None:
@@ -70,7 +71,7 @@ class JobClient:
         self._settings = resolve_client_settings(given)
         self._nats = nats
         self._project = _project(project, backend)
-        self._modules = tuple(modules)
+        self._modules = modules_given(modules, "JobClient")
         self._given = backend
         self._scope: Scope | None = None
         self._binding: ClientBinding | None = None

@@ -76,6 +76,8 @@ def resolve_host_settings(settings: HostSettings | None = None, around: Surround
     Raises:
         ConfigError: a value is impossible or contradicts another; names where it came from.
     """
+    if settings is not None and not isinstance(cast("object", settings), HostSettings):
+        raise ConfigError(f'settings must be HostSettings(drain="5s", …), not {settings!r}')
     around = surroundings() if around is None else around
     values, origins = _collect(settings, [name for name in HOST_CHECKS if name != "retention"], around)
     if settings is not None and "retention" in settings.given:

@@ -18,7 +18,7 @@ from jetjobs._client.lookup import JobLookup
 from jetjobs._client.scope import Scope
 from jetjobs._clock import SystemClock
 from jetjobs._core.policy import check_age
-from jetjobs._core.renames import Named, collision, served_names
+from jetjobs._core.renames import served_names
 from jetjobs._engine.health import EventHealth as EventHealth
 from jetjobs._engine.health import Findings, State
 from jetjobs._engine.health import HostHealth as HostHealth
@@ -28,6 +28,7 @@ from jetjobs._engine.isolation import check_isolation
 from jetjobs._engine.leaving import everything_ended, leave, take_over_executor, to_its_end
 from jetjobs._engine.probes import Probes
 from jetjobs._engine.signals import EXIT_OK, StopSignals, first_of
+from jetjobs._given import modules_given, refuse_collisions
 from jetjobs._log import get_logger
 from jetjobs._nats import OpenClient, open_backend
 from jetjobs._nats.provision import ProvisionSettings
@@ -39,7 +40,7 @@ from jetjobs.config import (
     resolve_project,
     resolve_switches,
 )
-from jetjobs.errors import BrokerError, DuplicateJobError, HostError
+from jetjobs.errors import BrokerError, HostError
 from jetjobs.module import Module
 
 if TYPE_CHECKING:
@@ -84,10 +85,13 @@ class JobHost:
         backend: Backend | None = None,
         clock: Clock | None = None,
     ) -> None:
-        self.modules = _modules(modules)
+        self.modules = modules_given(modules, "JobHost")
+        refuse_collisions(self.modules)
         self.project = backend.broker.project if backend is not None else resolve_project(project)
         self.settings = resolve_host_settings(settings)
-        self.switches = resolve_switches(HostSwitches(enabled=enabled, disable=tuple(disable), schedules=schedules))
+        # One pattern without its comma is a text, and would be taken letter by letter.
+        patterns = (disable,) if isinstance(disable, str) else tuple(disable)
+        self.switches = resolve_switches(HostSwitches(enabled=enabled, disable=patterns, schedules=schedules))
         self.version = version
         self.host_id = f"{_host_part()}-{os.getpid()}-{secrets.token_hex(4)}"
         for module in self.modules:
@@ -121,7 +125,11 @@ class JobHost:
         Raises:
             BrokerError: not reachable, not let in, too old, or without JetStream.
             ConfigError: a job can't be run in the process it asks for.
+            HostError: it was started before.
         """
+        if self._started or self._closing:
+            state = "closed" if self._closing else "started already"
+            raise HostError(f"this host is {state}, and starts once; make another JobHost to start again")
         if self.switches.enabled:
             check_isolation((served.module, served.jobs) for served in self._served())
         backend = await self._connect()
@@ -217,7 +225,7 @@ class JobHost:
         Answers probes at `settings.probes`. `loop_factory` makes another event loop, as `uvloop.new_event_loop` does.
 
         Raises:
-            HostError: this isn't the main thread, or one of the host's loops died.
+            HostError: this isn't the main thread, its event loop runs already, or one of the host's loops died.
             ConfigError: probes can't be answered at their address.
         """
         with StopSignals() as signals, asyncio.Runner(loop_factory=loop_factory) as runner:
@@ -322,28 +330,6 @@ class JobHost:
         backend, self._backend, self._scope = self._backend, None, None
         if backend is not None and self._given is None:
             await backend.close()
-
-
-def _modules(given: Module | Iterable[Module]) -> tuple[Module, ...]:
-    modules = (given,) if isinstance(given, Module) else tuple(given)
-    seen: list[Named] = []
-    for same in _by_name(modules):
-        seen.clear()
-        for module in same:
-            mine = [job.named for job in module.jobs.values()]
-            for each in mine if seen else ():
-                if (problem := collision(each, seen)) is not None:
-                    raise DuplicateJobError(problem)
-            seen += mine
-    return modules
-
-
-def _by_name(modules: Iterable[Module]) -> Iterable[list[Module]]:
-    """Modules that share a name, together: only their jobs can be called alike."""
-    found: dict[str, list[Module]] = {}
-    for module in modules:
-        found.setdefault(module.name, []).append(module)
-    return found.values()
 
 
 def _host_part() -> str:

@@ -31,6 +31,7 @@ from jetjobs._core.durations import DurationLike
 from jetjobs._core.models import JobAddress, RunKey, RunRecord
 from jetjobs._core.names import check_address, split_address
 from jetjobs._core.run_ids import safe_run_id
+from jetjobs._given import modules_given
 from jetjobs._nats import OpenClient
 from jetjobs.client import open_scope
 from jetjobs.config import ClientSettings, resolve_client_settings, resolve_project
@@ -63,7 +64,7 @@ class JobClient:
         nats: Any = None,
         *,
         project: str | None = None,
-        modules: Iterable[Module] = (),
+        modules: Module | Iterable[Module] = (),
         timeout: DurationLike | None = None,
     ) -> None:
         if isinstance(nats, OpenClient):
@@ -72,7 +73,7 @@ class JobClient:
         self._project = resolve_project(project)
         self._line = OwnLine(partial(open_scope, nats, self._project, settings), settings.timeout.total_seconds())
         self._handles: dict[JobAddress | int, JobHandle[Any, Any]] = {}
-        self._modules = tuple(modules)
+        self._modules = modules_given(modules, "JobClient")
         self._binding = _Binding(self._project, self._line)
         self.runs = RunsView(self._line)
         self.jobs = JobsView(self._line)

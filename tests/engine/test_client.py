@@ -187,6 +187,12 @@ class TestUnknownJobs:
 
 
 class TestTheClientItself:
+    async def test_it_belongs_to_the_loop_it_was_connected_on(self, world: World):
+        job = world.client.get_job("billing", "send")
+        with pytest.raises(ClientError, match="belongs to the event loop it was connected on"):
+            await asyncio.to_thread(asyncio.run, job.trigger(1))
+        assert not world.subjects()
+
     async def test_it_says_how_to_connect(self):
         client = JobClient(backend=memory_backend())
         for call in (lambda: client.get_job("a.b"), lambda: client.run("a", "b", "c")):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
@@ -96,6 +97,13 @@ class TestMany:
         assert sorted(kinds[5:7], key=repr) == sorted([JobRun, DuplicateRun], key=repr)
         assert kinds[7] is JobRun
         assert len(world.subjects()) == 3
+
+    async def test_what_is_no_request_is_told_in_its_place(self, world: World):
+        wrong: Any = [(SEND, 1), "billing.send"]
+        told = await world.client.trigger_many([wrong[0], TriggerRequest("billing.send", 2), wrong[1]])
+        assert [type(answer) for answer in told] == [TriggerError, JobRun, TriggerError]
+        assert isinstance(told[0], TriggerError)
+        assert "takes TriggerRequest(job, payload, …), not tuple" in str(told[0].error)
 
     async def test_a_thousand_from_an_iterator_each_once(self, world: World):
         results = await world.client.trigger_many(TriggerRequest("billing.send", n) for n in range(1000))

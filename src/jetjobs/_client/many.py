@@ -20,7 +20,7 @@ from jetjobs._client.job_run import JobRun
 from jetjobs._client.publishing import Composed
 from jetjobs._core.durations import DurationLike, InstantLike
 from jetjobs._core.triggering import PLAIN, Asked, OnDuplicate, check_options
-from jetjobs.errors import AnswerUnknown, JetJobsError
+from jetjobs.errors import AnswerUnknown, ClientError, JetJobsError
 from jetjobs.job import Job
 
 # More than this makes no broker faster, and each holds its payload in memory.
@@ -58,6 +58,14 @@ class TriggerRequest(NamedTuple):
 
 
 _NO_OPTIONS = TriggerRequest("")[2:]
+
+
+def _check_request(request: object) -> None:
+    if not isinstance(request, TriggerRequest):
+        raise ClientError(
+            f"trigger_many takes TriggerRequest(job, payload, …), not {type(request).__name__}; "
+            'write TriggerRequest("billing.send_invoice", 7)'
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,12 +117,13 @@ class _Many:
         """Have them stored: plain ones together where they are many, and as one by one as they must be."""
         first = len(self._done)
         self._done += [None] * len(requests)
-        with suppress(JetJobsError):  # said where it is triggered
+        with suppress(JetJobsError, AttributeError):  # said where it is triggered
             await self._find_handle(requests[0].job).publisher.look_up(self._until)
         plain: list[_Plain] = []
         others: list[Callable[[], Awaitable[None]]] = []
         for place, request in enumerate(requests, first):
             try:
+                _check_request(request)
                 self._sort(place, request, plain, others)
             except JetJobsError as error:
                 self._done[place] = TriggerError(request, error)

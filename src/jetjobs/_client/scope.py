@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass, field
 
 from jetjobs._client.broker_time import BrokerTime
@@ -18,6 +19,13 @@ from jetjobs.errors import (
     PermissionMissing,
     ProjectNotPrepared,
 )
+
+
+def _running_loop() -> asyncio.AbstractEventLoop | None:
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        return None
 
 
 class Life:
@@ -40,6 +48,7 @@ class Scope:
     lookup: JobLookup
     time: BrokerTime = field(default_factory=BrokerTime)
     life: Life = field(default_factory=Life)
+    loop: asyncio.AbstractEventLoop | None = field(default_factory=_running_loop)
 
     def deadline(self, timeout: DurationLike | None = None) -> Deadline:
         """The end of a call that begins now.
@@ -59,12 +68,18 @@ class Scope:
         """Refuse what nobody could answer.
 
         Raises:
-            ClientError: the client or host is closed.
+            ClientError: the client or host is closed, or belongs to another event loop.
         """
         if self.life.over:
             raise ClientError(
                 "the client or host that this came from is closed; ask within its `async with` block, or get the run "
                 "anew from an open client with `client.run(module, job, run_id)`"
+            )
+        here = _running_loop()
+        if here is not self.loop and here is not None and self.loop is not None:
+            raise ClientError(
+                "this client or host belongs to the event loop it was connected on, and another one is running now; "
+                "connect a client within each asyncio.run, or take jetjobs.sync.JobClient, which has a loop of its own"
             )
 
     async def _stands(self) -> bool:

@@ -19,6 +19,14 @@ EXIT_OK = 0
 EXIT_INTERRUPTED = 130
 
 
+def _loop_runs() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
+
+
 class StopSignals:
     """Owns both signals from `with` to its end, and puts back what was there before.
 
@@ -38,6 +46,11 @@ class StopSignals:
             raise HostError(
                 "run() owns the process's signals, which only the main thread may; in another thread write "
                 "`async with JobHost(…) as host: await host.wait_closed()` and run that with asyncio.run"
+            )
+        if _loop_runs():
+            raise HostError(
+                "run() blocks and has an event loop of its own, and on this thread one is running already; there write "
+                "`async with JobHost(…) as host: await host.wait_closed()`"
             )
         for number in (signal.SIGINT, signal.SIGTERM):
             self._before[number] = signal.signal(number, self._on_signal)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
 from structlog.testing import capture_logs
 
 from jetjobs import HostSettings
 from jetjobs._core.models import RunStatus
+from jetjobs.errors import HostError
 from tests.engine.host.stage import Stage
 
 ONE = HostSettings(ack_wait=1, heartbeat_every=0.3, lost_after=3, drain=0.2, interrupt_grace=0.2, capacity=1)
@@ -22,6 +24,16 @@ async def test_no_job_starves_beside_a_busy_one(memory_stage: Stage) -> None:
             record = await stage.ended(run_id, within=60)
             assert (record.status, record.starts) == (RunStatus.SUCCEEDED, 1)
     assert len([entry for entry in said if entry["event"] == "host_is_full"]) < 5, "said now and then, not each time"
+
+
+async def test_a_host_starts_once(memory_stage: Stage) -> None:
+    hosted = await memory_stage.host()
+    with pytest.raises(HostError, match="is started already"):
+        await hosted.host.start()
+    assert await memory_stage.ended(await memory_stage.trigger("return"))
+    await hosted.host.close()
+    with pytest.raises(HostError, match="is closed, and starts once"):
+        await hosted.host.start()
 
 
 async def test_never_more_than_the_capacity(memory_stage: Stage) -> None:
