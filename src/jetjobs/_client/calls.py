@@ -15,6 +15,7 @@ T = TypeVar("T")
 _FIRST_PAUSE = 0.05
 _LONGEST_PAUSE = 1.0
 _NEW_STREAM = 2.0
+_ASK = 1.0  # a cluster without a leader doesn't answer, and the next one may be there any moment
 
 
 Stands = Callable[[], Awaitable[bool]]
@@ -92,7 +93,7 @@ class Pauses:
         if ask is None:
             return False
         try:
-            async with asyncio.timeout(self._deadline.left):
+            async with asyncio.timeout(min(_ASK, self._deadline.left)):
                 self.stands = await ask()
         except TimeoutError:
             self.stands = True
