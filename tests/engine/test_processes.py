@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import gc
 import importlib
 import os
 import signal
 import sys
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -17,44 +15,18 @@ import pytest
 from structlog.testing import capture_logs
 
 from jetjobs import ConfigError, HostSettings, JobContext, JobHost, Module
-from jetjobs._core.models import RunRecord, RunStatus
+from jetjobs._core.models import RunStatus
 from jetjobs._engine.isolation import find_target
 from jetjobs.client import JobClient
 from jetjobs.testing import FailingBackend
 from tests.support import process_jobs
-from tests.support.processes import gone_within
+from tests.support.process_bench import GRACE, MODULES, SETTINGS, Bench, children, hosted, processes, until
 from tests.support.worlds import NatsWorld
 
 pytestmark = [
     pytest.mark.integration,
     pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc"),
 ]
-
-GRACE = 0.3
-SETTINGS = HostSettings(
-    ack_wait=3, heartbeat_every=0.5, lost_after=10, drain=0.2, interrupt_grace=GRACE, completion_error_after=2
-)
-MODULES = (process_jobs.jobs, process_jobs.stateful, process_jobs.tasks)
-
-
-class Bench:
-    def __init__(self, host: JobHost, client: JobClient) -> None:
-        self.host = host
-        self.client = client
-
-    async def trigger(self, job: str, payload: Any = None) -> Any:
-        module, _, name = job.rpartition(".")
-        return await self.client.get_job(module or "apart", name).trigger(payload)
-
-    async def run(self, job: str, payload: Any = None) -> RunRecord:
-        return await (await self.trigger(job, payload)).wait(20)
-
-
-@asynccontextmanager
-async def hosted(url: str, project: str, *modules: Module, settings: HostSettings = SETTINGS) -> AsyncGenerator[Bench]:
-    host = JobHost(modules or MODULES, project=project, nats=url, settings=settings)
-    async with host, JobClient(url, project=project) as client:
-        yield Bench(host, client)
 
 
 @pytest.fixture
@@ -65,27 +37,9 @@ async def bench(nats_url: str, project: str) -> AsyncIterator[Bench]:
     assert processes() == before, "a closed host leaves no child and no zombie"
 
 
-def processes(*, but: tuple[str, ...] = ("nats-server",)) -> set[int]:
-    """Processes whose parent this is, zombies too."""
-    found = {int(pid) for task in Path("/proc/self/task").iterdir() for pid in (task / "children").read_text().split()}
-    return {pid for pid in found if not any(word in Path(f"/proc/{pid}/cmdline").read_text() for word in but)}
-
-
-def children() -> set[int]:
-    """Those in which handlers run."""
-    return processes(but=("nats-server", "guard_program"))
-
-
 def descriptors() -> int:
     gc.collect()
     return len(list(Path("/proc/self/fd").iterdir()))
-
-
-async def until(there: Callable[[], object], within: float = 15.0) -> Any:
-    async with asyncio.timeout(within):
-        while not (found := there()):  # noqa: ASYNC110 - what is waited for is a file that another process writes
-            await asyncio.sleep(0.01)
-    return found
 
 
 async def written(path: Path) -> int:
@@ -182,93 +136,6 @@ async def test_outcomes(bench: Bench, how: str, status: str, starts: int, said: 
         assert "process_jobs.py" in record.error.traceback
 
 
-async def test_a_timeout_in_c_code_kills(bench: Bench, tmp_path: Path) -> None:
-    await bench.run("pid")  # a warm child: the timeout covers no start
-    run = await bench.trigger("counts_in_c", str(tmp_path / "pid"))
-    pid = await written(tmp_path / "pid")
-    record = await run.wait(10)
-    assert record.status is RunStatus.TIMED_OUT
-    assert record.error is not None
-    assert record.error.message == "timed out after 0.4 s"
-    assert [line.message for line in record.logs] == ["counting"]
-    assert pid not in children()
-    assert record.started_at is not None
-    assert record.finished_at is not None
-    took = (record.finished_at - record.started_at).total_seconds()
-    assert 0.4 + 2 * GRACE <= took < 4
-
-
-async def test_cancel_is_heard_at_once(bench: Bench, tmp_path: Path) -> None:
-    run = await bench.trigger("looks", str(tmp_path / "pid"))
-    pid = await written(tmp_path / "pid")
-    await run.cancel()
-    record = await run.wait(10)
-    assert record.status is RunStatus.CANCELLED
-    assert record.logs[-1].fields == {"reason": "cancel"}
-    assert (await bench.run("pid")).result == pid, "it went by itself: its process is as good as new"
-
-
-async def test_sigterm_lets_a_handler_clean_up(bench: Bench, tmp_path: Path) -> None:
-    run = await bench.trigger("cleans", str(tmp_path / "pid"))
-    pid = await written(tmp_path / "pid")
-    await run.cancel()
-    assert (await run.wait(10)).status is RunStatus.CANCELLED
-    assert (tmp_path / "pid.cleaned").exists()
-    assert pid not in children()
-
-
-async def test_a_sigterm_nobody_ordered_stops_nothing(bench: Bench, tmp_path: Path) -> None:
-    """A service manager sends it to all processes of a service; the host drains first."""
-    run = await bench.trigger("looks", str(tmp_path / "pid"))
-    pid = await written(tmp_path / "pid")
-    os.kill(pid, signal.SIGTERM)
-    os.kill(pid, signal.SIGINT)
-    with pytest.raises(TimeoutError):
-        await run.wait(0.5)
-    await run.cancel()
-    assert (await run.wait(10)).status is RunStatus.CANCELLED
-
-
-async def test_a_handler_that_ignores_sigterm(bench: Bench, tmp_path: Path) -> None:
-    run = await bench.trigger("ignores", str(tmp_path / "pid"))
-    pid = await written(tmp_path / "pid")
-    await run.cancel()
-    assert (await run.wait(10)).status is RunStatus.CANCELLED
-    assert pid not in children()
-
-
-@pytest.mark.parametrize("number,name", [(signal.SIGKILL, "9 (SIGKILL)"), (signal.SIGSEGV, "11 (SIGSEGV)")])
-async def test_a_crash_is_a_failed_attempt(bench: Bench, number: int, name: str) -> None:
-    record = await bench.run("crashes", int(number))
-    assert (record.status, record.result, record.starts) == (RunStatus.SUCCEEDED, "second", 2)
-    error = record.attempts[0].error
-    assert error is not None
-    assert error.message == f"child process died: signal {name}"
-    assert "about to crash" in [line.message for line in record.logs]
-
-
-async def test_a_fork_in_the_handler_ends_no_run(bench: Bench) -> None:
-    record = await bench.run("forks")
-    assert record.status is RunStatus.SUCCEEDED
-    assert record.result != 0
-
-
-async def test_a_process_that_holds_the_link_hides_no_death(bench: Bench) -> None:
-    record = await bench.run("leaves_a_holder")
-    assert record.status is RunStatus.FAILED
-    assert record.started_at is not None
-    assert record.finished_at is not None
-    assert (record.finished_at - record.started_at).total_seconds() < 3
-
-
-async def test_nonsense_on_the_link_ends_the_child(bench: Bench) -> None:
-    record = await bench.run("scribbles")
-    assert record.status is RunStatus.FAILED
-    assert record.error is not None
-    assert record.error.type == "PayloadInvalidError"
-    assert not children()
-
-
 async def test_a_child_has_no_socket_of_the_broker(bench: Bench) -> None:
     found: Any = (await bench.run("descriptors")).result
     assert len([each for each in found if each.startswith("socket:")]) == 1, found
@@ -343,21 +210,6 @@ async def test_hooks_run_in_the_host(nats_url: str, project: str, monkeypatch: p
             await bench.run("ends", how)
     here = os.getpid()
     assert heard == [here, None, here, "Skip nothing to do", here, "FailedInChild ValueError: not again"]
-
-
-@pytest.mark.parametrize("job", ["looks", "ignores"])
-async def test_shutdown_kills_for_certain(nats_url: str, project: str, job: str, tmp_path: Path) -> None:
-    before = processes()
-    async with hosted(nats_url, project) as bench:
-        run = await bench.trigger(job, str(tmp_path / "pid"))
-        pid = await written(tmp_path / "pid")
-        await bench.host.close()
-        assert gone_within(pid, 0.1)
-        assert processes() == before
-        record = await run.record()
-        assert record.status is RunStatus.FAILED
-        assert record.error is not None
-        assert record.error.type == "HostShutdown"
 
 
 async def test_never_more_children_than_thread_slots(nats_url: str, project: str, tmp_path: Path) -> None:

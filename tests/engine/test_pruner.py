@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection
 from dataclasses import replace
 from datetime import timedelta
-from typing import Any
 
 import pytest
 
@@ -14,79 +12,15 @@ from jetjobs._core import names
 from jetjobs._core.bodies import Body
 from jetjobs._core.descriptors import JobDescriptor
 from jetjobs._core.messages import Outgoing, Trigger
-from jetjobs._core.models import JobAddress, RunKey, RunRecord, RunStatus
+from jetjobs._core.models import JobAddress, RunKey, RunStatus
 from jetjobs._core.policy import JobRetention
-from jetjobs._core.retention import RetentionRules, describe_retention, record_ttl
-from jetjobs._engine.engine import Engine
-from jetjobs._engine.held import HeldRun, HeldRuns
-from jetjobs._engine.pruner import Pruner
-from jetjobs._engine.slots import Slots
-from jetjobs._engine.tasks import Tasks
-from jetjobs._engine.threads import HandlerThreads
+from jetjobs._core.retention import describe_retention
+from jetjobs._engine.held import HeldRun
 from jetjobs._ports import Delivery
 from jetjobs.config import HostSettings
 from jetjobs.errors import BrokerUnavailable
-from jetjobs.testing import FailingBackend, ManualClock, MemoryCluster, memory_backend
-
-SEND = JobAddress("billing", "send")
-HOUR = timedelta(hours=1)
-LARGE = b"x" * 100
-
-
-class Upkeep:
-    """One host's pruner, its failing ports, and what the tests see of the project."""
-
-    def __init__(self, cluster: MemoryCluster, *, host: str = "h1") -> None:
-        self.cluster = cluster
-        self.ports = FailingBackend(memory_backend(cluster))
-        self.eyes = memory_backend(cluster)
-        self.host = host
-        self.settings = HostSettings(retention=JobRetention(max_per_job=3, max_deletes=2))
-        self.named: Collection[str] = ()
-        self.pruner = self.made()
-
-    def made(self, **by_job: JobRetention) -> Pruner:
-        self.engine = Engine(
-            backend=self.ports,
-            settings=self.settings,
-            clock=self.cluster.clock,
-            held=HeldRuns(),
-            tasks=Tasks(),
-            threads=HandlerThreads(),
-            slots=Slots(None),
-            thread_slots=Slots(8),
-            host_id=self.host,
-        )
-        own = {JobAddress("billing", job): retention for job, retention in by_job.items()}
-
-        async def named() -> Collection[str]:
-            return self.named
-
-        return Pruner(self.engine, RetentionRules(self.settings.retention, own), named)
-
-    async def finished(self, run_id: str, ago: timedelta = HOUR, job: JobAddress = SEND, **changes: Any) -> RunRecord:
-        now = self.cluster.now()
-        record = RunRecord(run_id, job.module, job.job, RunStatus.RUNNING, created_at=now - ago, started_at=now - ago)
-        record = replace(record, finished_at=now - ago, status=changes.pop("status", RunStatus.SUCCEEDED), **changes)
-        revision = await self.ports.runs.create(record)
-        if record.status.is_terminal:
-            await self.ports.runs.update(record, revision, ttl=record_ttl(record, self.settings.retention))
-        return record
-
-    async def records(self) -> dict[str, RunRecord]:
-        return {stored.record.run_id: stored.record async for stored in self.eyes.runs.scan()}
-
-    async def ids(self) -> list[str]:
-        return sorted(await self.records())
-
-    async def one_pass(self) -> None:
-        """As the next upkeep would: the lease has ended by then."""
-        await self.cluster.clock.advance(self.settings.upkeep_every)
-        await self.pruner.one_pass()
-
-    @property
-    def looked(self) -> int:
-        return self.ports.calls["runs.scan"]
+from jetjobs.testing import ManualClock, MemoryCluster
+from tests.support.upkeep import HOUR, SEND, Upkeep
 
 
 @pytest.fixture
@@ -208,81 +142,6 @@ async def test_a_record_that_changed_meanwhile_is_left_alone(upkeep: Upkeep):
     assert {record.host_id for record in (await upkeep.records()).values()} == {"somebody"}
     await upkeep.one_pass()
     assert {run_id: record.stub for run_id, record in (await upkeep.records()).items()} == {"keyed": True}
-
-
-async def large(upkeep: Upkeep, run_id: str) -> Body:
-    return Body(claim=await upkeep.ports.payloads.put(run_id, "in", "a", LARGE))
-
-
-async def bodies(upkeep: Upkeep) -> set[str]:
-    return {run_id async for run_id in upkeep.ports.payloads.run_ids()}
-
-
-async def test_large_bodies_go_with_their_runs(upkeep: Upkeep):
-    ago = timedelta(days=9)
-    for run_id, key in {"k-gone": "a", "0" * 26: None, "chosen": None}.items():
-        await upkeep.finished(run_id, ago, payload_body=await large(upkeep, run_id), key=key)
-    await upkeep.finished("k-stays", HOUR, payload_body=await large(upkeep, "k-stays"), key="b")
-    await upkeep.one_pass()
-    assert await upkeep.ids() == ["k-stays"]
-    assert await bodies(upkeep) == {"k-stays", "chosen"}, "another job may have a run of an id that was chosen outside"
-    await upkeep.cluster.clock.advance(HOUR)
-    await upkeep.one_pass()
-    assert await bodies(upkeep) == {"k-stays"}
-
-
-async def test_a_stub_lets_its_large_bodies_go(upkeep: Upkeep):
-    for number in range(5):
-        body = await large(upkeep, f"k-{number}")
-        await upkeep.finished(f"k-{number}", number * HOUR + HOUR, key="a", payload_body=body)
-    await upkeep.one_pass()
-    assert await bodies(upkeep) == {"k-0", "k-1", "k-2"}
-
-
-async def test_bodies_without_record_and_message_go_after_an_hour(upkeep: Upkeep):
-    for run_id in ("orphan", "queued", "delayed", "ended"):
-        await large(upkeep, run_id)
-    project = upkeep.ports.broker.project
-    await upkeep.ports.broker.store(Outgoing(names.trigger_subject(project, RunKey(*SEND, "queued"))))
-    await upkeep.ports.broker.store(Outgoing(names.retry_subject(project, RunKey(*SEND, "delayed"), 1)))
-    await upkeep.finished("ended", HOUR)
-    await upkeep.cluster.clock.advance(timedelta(minutes=45))
-    await upkeep.one_pass()
-    assert await bodies(upkeep) == {"orphan", "queued", "delayed", "ended"}
-    await large(upkeep, "young")
-    await upkeep.one_pass()
-    assert await bodies(upkeep) == {"queued", "delayed", "ended", "young"}
-    await upkeep.cluster.clock.advance(HOUR)
-    await upkeep.one_pass()
-    assert await bodies(upkeep) == {"queued", "delayed", "ended"}
-
-
-async def test_a_run_that_got_its_record_after_the_survey_keeps_its_bodies(upkeep: Upkeep):
-    await large(upkeep, "late")
-    await upkeep.cluster.clock.advance(2 * HOUR)
-    hang = upkeep.ports.fail("payloads.newest", when="hang")
-    passing = asyncio.ensure_future(upkeep.one_pass())
-    await hang.reached.wait()
-    await upkeep.finished("late", timedelta(), status=RunStatus.RUNNING)
-    hang.release()
-    await passing
-    assert await bodies(upkeep) == {"late"}
-
-
-async def test_of_very_many_bodies_each_has_its_turn(upkeep: Upkeep, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("jetjobs._engine.pruner._SUSPECTS", 8)
-    monkeypatch.setattr("jetjobs._engine.pruner._ORPHANS", 5)
-    for number in range(40):
-        await large(upkeep, f"o{number}")
-    await upkeep.cluster.clock.advance(HOUR)
-    passes = 0
-    while await bodies(upkeep):
-        before = len(await bodies(upkeep))
-        await upkeep.one_pass()
-        assert before - len(await bodies(upkeep)) <= 5
-        passes += 1
-        assert passes < 60
-    assert passes >= 8
 
 
 async def test_one_host_prunes_at_a_time_and_the_next_when_it_dies(upkeep: Upkeep):

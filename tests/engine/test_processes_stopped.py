@@ -1,0 +1,134 @@
+"""Isolated handlers that are stopped, die, or outlast their host."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from jetjobs._core.models import RunStatus
+from tests.support.process_bench import GRACE, Bench, children, hosted, processes, until
+from tests.support.processes import gone_within
+
+pytestmark = [
+    pytest.mark.integration,
+    pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc"),
+]
+
+
+@pytest.fixture
+async def bench(nats_url: str, project: str) -> AsyncIterator[Bench]:
+    before = processes()
+    async with hosted(nats_url, project) as made:
+        yield made
+    assert processes() == before, "a closed host leaves no child and no zombie"
+
+
+async def written(path: Path) -> int:
+    return int(await until(lambda: path.exists() and path.read_text()))
+
+
+async def test_a_timeout_in_c_code_kills(bench: Bench, tmp_path: Path) -> None:
+    await bench.run("pid")  # a warm child: the timeout covers no start
+    run = await bench.trigger("counts_in_c", str(tmp_path / "pid"))
+    pid = await written(tmp_path / "pid")
+    record = await run.wait(10)
+    assert record.status is RunStatus.TIMED_OUT
+    assert record.error is not None
+    assert record.error.message == "timed out after 0.4 s"
+    assert [line.message for line in record.logs] == ["counting"]
+    assert pid not in children()
+    assert record.started_at is not None
+    assert record.finished_at is not None
+    took = (record.finished_at - record.started_at).total_seconds()
+    assert 0.4 + 2 * GRACE <= took < 4
+
+
+async def test_cancel_is_heard_at_once(bench: Bench, tmp_path: Path) -> None:
+    run = await bench.trigger("looks", str(tmp_path / "pid"))
+    pid = await written(tmp_path / "pid")
+    await run.cancel()
+    record = await run.wait(10)
+    assert record.status is RunStatus.CANCELLED
+    assert record.logs[-1].fields == {"reason": "cancel"}
+    assert (await bench.run("pid")).result == pid, "it went by itself: its process is as good as new"
+
+
+async def test_sigterm_lets_a_handler_clean_up(bench: Bench, tmp_path: Path) -> None:
+    run = await bench.trigger("cleans", str(tmp_path / "pid"))
+    pid = await written(tmp_path / "pid")
+    await run.cancel()
+    assert (await run.wait(10)).status is RunStatus.CANCELLED
+    assert (tmp_path / "pid.cleaned").exists()
+    assert pid not in children()
+
+
+async def test_a_sigterm_nobody_ordered_stops_nothing(bench: Bench, tmp_path: Path) -> None:
+    """A service manager sends it to all processes of a service; the host drains first."""
+    run = await bench.trigger("looks", str(tmp_path / "pid"))
+    pid = await written(tmp_path / "pid")
+    os.kill(pid, signal.SIGTERM)
+    os.kill(pid, signal.SIGINT)
+    with pytest.raises(TimeoutError):
+        await run.wait(0.5)
+    await run.cancel()
+    assert (await run.wait(10)).status is RunStatus.CANCELLED
+
+
+async def test_a_handler_that_ignores_sigterm(bench: Bench, tmp_path: Path) -> None:
+    run = await bench.trigger("ignores", str(tmp_path / "pid"))
+    pid = await written(tmp_path / "pid")
+    await run.cancel()
+    assert (await run.wait(10)).status is RunStatus.CANCELLED
+    assert pid not in children()
+
+
+@pytest.mark.parametrize("number,name", [(signal.SIGKILL, "9 (SIGKILL)"), (signal.SIGSEGV, "11 (SIGSEGV)")])
+async def test_a_crash_is_a_failed_attempt(bench: Bench, number: int, name: str) -> None:
+    record = await bench.run("crashes", int(number))
+    assert (record.status, record.result, record.starts) == (RunStatus.SUCCEEDED, "second", 2)
+    error = record.attempts[0].error
+    assert error is not None
+    assert error.message == f"child process died: signal {name}"
+    assert "about to crash" in [line.message for line in record.logs]
+
+
+async def test_a_fork_in_the_handler_ends_no_run(bench: Bench) -> None:
+    record = await bench.run("forks")
+    assert record.status is RunStatus.SUCCEEDED
+    assert record.result != 0
+
+
+async def test_a_process_that_holds_the_link_hides_no_death(bench: Bench) -> None:
+    record = await bench.run("leaves_a_holder")
+    assert record.status is RunStatus.FAILED
+    assert record.started_at is not None
+    assert record.finished_at is not None
+    assert (record.finished_at - record.started_at).total_seconds() < 3
+
+
+async def test_nonsense_on_the_link_ends_the_child(bench: Bench) -> None:
+    record = await bench.run("scribbles")
+    assert record.status is RunStatus.FAILED
+    assert record.error is not None
+    assert record.error.type == "PayloadInvalidError"
+    assert not children()
+
+
+@pytest.mark.parametrize("job", ["looks", "ignores"])
+async def test_shutdown_kills_for_certain(nats_url: str, project: str, job: str, tmp_path: Path) -> None:
+    before = processes()
+    async with hosted(nats_url, project) as bench:
+        run = await bench.trigger(job, str(tmp_path / "pid"))
+        pid = await written(tmp_path / "pid")
+        await bench.host.close()
+        assert gone_within(pid, 0.1)
+        assert processes() == before
+        record = await run.record()
+        assert record.status is RunStatus.FAILED
+        assert record.error is not None
+        assert record.error.type == "HostShutdown"

@@ -1,0 +1,113 @@
+"""The end of a process with a blocking client: quiet, soon, and by Ctrl-C in the middle of a wait."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from jetjobs import JobHost
+from jetjobs.config import HostSettings
+from tests.support.field import QUICK
+from tests.support.programs_run import run_program, start_program
+from tests.support.servers import RealServer
+from tests.support.sync_shop import Shop
+
+pytestmark = pytest.mark.integration
+
+
+@pytest.fixture
+def shop() -> Shop:
+    return Shop()
+
+
+@pytest.fixture
+async def host(shop: Shop, nats_url: str, project: str) -> AsyncIterator[JobHost]:
+    async with JobHost([shop.module], project=project, nats=nats_url, settings=HostSettings(**QUICK)) as running:
+        yield running
+
+
+QUIET_EXIT = """
+import threading
+from jetjobs.sync import JobClient
+client = JobClient()
+assert threading.active_count() == 1
+run = client.get_job("shop.hold").trigger()
+waiting = threading.Thread(target=run.wait, daemon=True)
+waiting.start()
+other = JobClient()
+print(len(other.jobs.list()), client.run("shop", "hold", run.run_id).cancel().outcome.value, flush=True)
+client.get_job("shop.hold").trigger(delay="1h")
+threading.Thread(target=client.get_job("shop.hold").trigger(delay="1h").wait, daemon=True).start()
+"""
+
+
+async def test_the_exit_makes_no_noise(host: JobHost, nats_url: str, project: str, tmp_path: Path):
+    began = time.monotonic()
+    done = await asyncio.to_thread(run_program, QUIET_EXIT, nats_url, project)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("5 ")
+    assert time.monotonic() - began < 15
+
+
+CUT_OFF = """
+from jetjobs.sync import JobClient
+client = JobClient()
+print(len(client.jobs.list()), flush=True)
+input()
+"""
+
+
+async def test_nor_does_the_exit_while_the_broker_is_away(own_server: RealServer, project: str, shop: Shop):
+    async with JobHost([shop.module], project=project, nats=own_server.url, settings=HostSettings(**QUICK)):
+        with start_program(CUT_OFF, own_server.url, project) as program:
+
+            def leave() -> tuple[str, str]:
+                assert program.stdout is not None
+                assert program.stdout.readline() == "5\n"
+                own_server.kill9()
+                return program.communicate("\n", timeout=10)
+
+            _, told = await asyncio.to_thread(leave)
+            own_server.restart()
+    assert (program.returncode, told) == (0, "")
+
+
+INTERRUPTED = """
+import asyncio, os, signal, threading, time
+from jetjobs.sync import JobClient
+from jetjobs._client.loop_thread import loop_thread
+
+async def tasks():
+    return len(asyncio.all_tasks())
+
+def running():
+    return asyncio.run_coroutine_threadsafe(tasks(), loop_thread().loop).result(5)
+
+def interrupt_the_wait():
+    while running() == before:
+        time.sleep(0.01)
+    os.kill(os.getpid(), signal.SIGINT)
+
+client = JobClient()
+run = client.get_job("shop.hold").trigger()
+before = running()
+threading.Thread(target=interrupt_the_wait).start()
+try:
+    run.wait()
+except KeyboardInterrupt:
+    until = time.monotonic() + 5
+    while running() != before and time.monotonic() < until:
+        time.sleep(0.01)
+    print("interrupted", running() - before, run.status() in {"RUNNING", "QUEUED"})
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs POSIX signals")
+async def test_ctrl_c_ends_a_wait_and_what_it_waited_for(host: JobHost, nats_url: str, project: str):
+    done = await asyncio.to_thread(run_program, INTERRUPTED, nats_url, project)
+    assert (done.returncode, done.stderr, done.stdout) == (0, "", "interrupted 0 True\n")

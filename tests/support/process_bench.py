@@ -1,0 +1,62 @@
+"""A host with isolated jobs, and what its children leave behind."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from jetjobs import HostSettings, JobHost, Module
+from jetjobs._core.models import RunRecord
+from jetjobs.client import JobClient
+from tests.support import process_jobs
+
+GRACE = 0.3
+
+
+SETTINGS = HostSettings(
+    ack_wait=3, heartbeat_every=0.5, lost_after=10, drain=0.2, interrupt_grace=GRACE, completion_error_after=2
+)
+
+
+MODULES = (process_jobs.jobs, process_jobs.stateful, process_jobs.tasks)
+
+
+class Bench:
+    def __init__(self, host: JobHost, client: JobClient) -> None:
+        self.host = host
+        self.client = client
+
+    async def trigger(self, job: str, payload: Any = None) -> Any:
+        module, _, name = job.rpartition(".")
+        return await self.client.get_job(module or "apart", name).trigger(payload)
+
+    async def run(self, job: str, payload: Any = None) -> RunRecord:
+        return await (await self.trigger(job, payload)).wait(20)
+
+
+@asynccontextmanager
+async def hosted(url: str, project: str, *modules: Module, settings: HostSettings = SETTINGS) -> AsyncGenerator[Bench]:
+    host = JobHost(modules or MODULES, project=project, nats=url, settings=settings)
+    async with host, JobClient(url, project=project) as client:
+        yield Bench(host, client)
+
+
+def processes(*, but: tuple[str, ...] = ("nats-server",)) -> set[int]:
+    """Processes whose parent this is, zombies too."""
+    found = {int(pid) for task in Path("/proc/self/task").iterdir() for pid in (task / "children").read_text().split()}
+    return {pid for pid in found if not any(word in Path(f"/proc/{pid}/cmdline").read_text() for word in but)}
+
+
+def children() -> set[int]:
+    """Those in which handlers run."""
+    return processes(but=("nats-server", "guard_program"))
+
+
+async def until(there: Callable[[], object], within: float = 15.0) -> Any:
+    async with asyncio.timeout(within):
+        while not (found := there()):  # noqa: ASYNC110 - what is waited for is a file that another process writes
+            await asyncio.sleep(0.01)
+    return found
