@@ -1,0 +1,111 @@
+"""A host where little is as on a developer's machine: B133's neighbours on a Unix. It starts, runs a job and drains."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import pytest
+
+from tests.faults.rig import eventually
+from tests.support.commands import Terminal
+
+pytestmark = [pytest.mark.faults, pytest.mark.skipif(sys.platform != "linux", reason="shells, limits and namespaces")]
+
+APP = """
+from jetjobs import JobContext, Module
+
+shop = Module("shop")
+
+
+@shop.job(timeout="20s")
+async def plain(ctx: JobContext) -> str:
+    ctx.log("Grüße, 日本")
+    return "Grüße"
+
+
+@shop.job(timeout="20s", isolation="process")
+def apart(ctx: JobContext) -> str:
+    return "日本"
+"""
+SHELL = ("bash", "-c")
+
+
+def limited(what: str) -> Sequence[str]:
+    return (*SHELL, f'{what}; exec "$@"', "host")
+
+
+class Case:
+    """How the host is started."""
+
+    def __init__(
+        self,
+        *before: str,
+        python: Sequence[str] = (),
+        env: Mapping[str, str] | None = None,
+        without: Sequence[str] = (),
+        folder: str | None = None,
+    ) -> None:
+        self.before = before
+        self.python = python
+        self.env = env or {}
+        self.without = without
+        self.folder = folder
+
+
+CASES = {
+    "asserts are off": Case(python=["-OO"]),
+    "warnings are errors": Case(python=["-W", "error"]),
+    "ascii only": Case(env={"LC_ALL": "C", "PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}),
+    "few descriptors": Case(*limited("ulimit -n 64")),
+    "small stacks": Case(*limited("ulimit -s 256")),
+    "no file may be read back": Case(*limited("umask 777")),
+    "a folder nobody can write": Case(folder="/proc/sys"),
+    "no home, no path, no temporary folder": Case(env={"TMPDIR": "/nonexistent"}, without=["HOME", "PATH", "LANG"]),
+    "nohup": Case("nohup"),
+}
+
+
+def started(terminal: Terminal, case: Case) -> subprocess.Popen[bytes]:
+    env = {name: value for name, value in {**terminal.env, **case.env}.items() if name not in case.without}
+    env["PYTHONPATH"] = os.pathsep.join([str(terminal.folder), terminal.env.get("PYTHONPATH", "")])
+    line = [*case.before, sys.executable, *case.python, "-m", "jetjobs", "run", "app"]
+    folder = case.folder or terminal.folder
+    nothing, one = subprocess.DEVNULL, subprocess.STDOUT
+    return subprocess.Popen(line, cwd=folder, env=env, stdin=nothing, stdout=subprocess.PIPE, stderr=one)
+
+
+async def serve(terminal: Terminal, case: Case) -> tuple[int, str]:
+    """Start the host, run a job of each kind, stop it; its exit code and what it said."""
+    host = started(terminal, case)
+    said = bytearray()
+    assert host.stdout is not None
+    reader = threading.Thread(target=lambda: [said.extend(line) for line in host.stdout or ()], daemon=True)
+    reader.start()
+    try:
+        await eventually(lambda: b"host_started" in said, what=f"its start, but {said.decode(errors='replace')}")
+        for job in ("shop.plain", "shop.apart"):
+            done = terminal.run("trigger", job, "--wait")
+            assert done.out.startswith("SUCCEEDED"), done.out + done.err
+        host.send_signal(signal.SIGTERM)
+        code = host.wait(15)
+    finally:
+        host.kill()
+        host.wait()
+        reader.join(5)
+        host.stdout.close()
+    return code, said.decode(errors="replace")
+
+
+@pytest.mark.parametrize("name", CASES)
+async def test_b133_a_host_in_odd_surroundings(tmp_path: Path, nats_url: str, project: str, name: str) -> None:
+    (tmp_path / "app.py").write_text(APP, encoding="utf-8")
+    code, said = await serve(Terminal(tmp_path, nats=nats_url, project=project), CASES[name])
+    assert code == 0, said
+    assert "Traceback" not in said
+    assert "host_draining" in said
