@@ -135,9 +135,14 @@ async def _account(schedules: ScheduleRig, job: str, found: ScheduleRecord) -> A
     started = schedules.due(job)
     assert len(set(started)) == len(started), f"{job}: an occurrence ran twice"
     runs = await schedules.runs(job)
-    skipped = [each for run in runs if run.status is RunStatus.SKIPPED for each in _instants(run)]
-    if found.skipping is not None:
-        skipped += occurrences_between(found.skipping.first.timestamp(), found.skipping.last.timestamp())
+    growing = found.skipping
+    # The stretch that was growing when the schedule was read may have a record by now.
+    stretches = [run for run in runs if run.status is RunStatus.SKIPPED]
+    skipped = [
+        each for run in stretches if growing is None or run.scheduled_for != growing.first for each in _instants(run)
+    ]
+    if growing is not None:
+        skipped += occurrences_between(growing.first.timestamp(), growing.last.timestamp())
     missed_in = [run for run in runs if run.status is RunStatus.MISSED]
     assert len(missed_in) == (1 if job == "grace" and found.counters.missed else 0), job
     missed = [each for run in missed_in for each in _instants(run)]

@@ -5,15 +5,22 @@ from __future__ import annotations
 import os
 import subprocess
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from jetjobs import Cron, HostSettings, JobContext, JobHost, Module
 from tests.support.commands import Terminal
 from tests.support.impostors import bare_server
+from tests.support.links import until
+from tests.support.servers import RealServer
+from tests.support.zones import PrivateZone, private_zones
 
 pytestmark = pytest.mark.faults
 
+APART = timedelta(hours=12)
 WITHOUT_ZONES = "mount --bind {empty} /usr/share/zoneinfo"
 UTC_ONLY = """
 from jetjobs import Cron, Every, JobContext, Module
@@ -93,3 +100,41 @@ def test_b22_a_host_without_zones_refuses_a_named_one_at_its_declaration(no_zone
     assert done.took < 10
     assert 'timezone "Europe/Berlin": this Python has no time zone database' in done.err
     assert "install the package tzdata" in done.err
+
+
+async def test_b22_other_rules_here_than_at_the_broker(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, project: str, capsys: pytest.CaptureFixture[str]
+):
+    """One of the two databases is years older: each instant of the host's rules runs once, and that is warned of."""
+    now = datetime.now(UTC).replace(microsecond=0)
+    old, here = (PrivateZone("Test/Moved", now - timedelta(days=300), hours, hours) for hours in (APART, timedelta()))
+    with private_zones(tmp_path / "broker", [old]) as zones:
+        monkeypatch.setenv("ZONEINFO", str(zones))
+    server = RealServer(tmp_path / "nats")
+    server.start()
+    due: dict[str, list[float]] = {"theirs": [], "ours": []}
+    try:
+        with private_zones(tmp_path / "here", [here]):
+            module = Module("m")
+
+            async def note(ctx: JobContext[Any]) -> None:
+                assert ctx.trigger.scheduled_for is not None
+                due[ctx.job].append(ctx.trigger.scheduled_for.timestamp())
+
+            hours = {"theirs": now + APART, "ours": now}  # by whose clock it is that hour now
+            for job, shown in hours.items():
+                line = f"* * {shown.hour},{(shown.hour + 1) % 24} * * *"
+                module.expose_job(job, note, triggers=[Cron(line, timezone="Test/Moved")], timeout="5s")
+            async with JobHost([module], project=project, nats=server.url, settings=HostSettings(upkeep_every="1s")):
+                said = list[str]()
+
+                def warned() -> bool:
+                    said.append(capsys.readouterr().out)
+                    return "schedule_zone_differs" in "".join(said)
+
+                await until(warned, within=15)
+                assert "m.theirs/cron" in "".join(said)
+    finally:
+        server.remove()
+    assert due["theirs"] == []
+    assert len(set(due["ours"])) == len(due["ours"])

@@ -161,6 +161,28 @@ class TestTick:
         assert found.occurrence == NOON
 
     @pytest.mark.parametrize(
+        "came, upcoming, differs",
+        [
+            ("2030-05-01T12:00:00.3Z", "2030-05-02T14:00:00+02:00", False),
+            ("2030-05-01T18:00:00Z", "2030-05-02T14:00:00+02:00", False),  # the broker was away
+            ("2030-05-01T13:00:00.3Z", "2030-05-02T14:00:00+01:00", True),  # there it is winter still
+            ("2030-05-01T11:00:00.3Z", "2030-05-02T14:00:00+03:00", True),
+            ("2030-05-01T18:00:00Z", "purge", False),
+        ],
+    )
+    def test_of_a_broker_with_other_rules_for_the_zone(self, came: str, upcoming: str, *, differs: bool):
+        found = read_tick(fired(cron("0 14 * * *", "Europe/Paris"), upcoming, datetime.fromisoformat(came)))
+        assert isinstance(found, Tick)
+        assert found.zone_differs is differs
+
+    def test_of_a_broker_with_other_rules_where_nothing_comes_any_more(self):
+        schedule = cron("0 14 29 2 *", "Europe/Paris")
+        stored_at = datetime(9988, 3, 1, 14, tzinfo=UTC)
+        found = read_tick(fired(schedule, "9988-03-02T14:00:00+01:00", stored_at))
+        assert isinstance(found, Tick)
+        assert found.zone_differs
+
+    @pytest.mark.parametrize(
         "changes",
         [
             {"Nats_Schedule_Next": None},

@@ -66,12 +66,16 @@ PLAIN: Final = DecisionRules()
 
 @dataclass(frozen=True, slots=True)
 class Tick:
-    """A tick's occurrence, with the line, zone and revision that its message carries."""
+    """A tick's occurrence, with the line, zone and revision that its message carries.
+
+    `zone_differs`: by the time zone database here the broker would not have fired now, nor next when it says.
+    """
 
     occurrence: datetime
     line: str
     timezone: str
     revision: int
+    zone_differs: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,12 +35,13 @@ _ELSEWHERE: Final = timedelta(seconds=5)
 class Ticks:
     """Judges the ticks of one job."""
 
-    __slots__ = ("_address", "_engine", "_schedules")
+    __slots__ = ("_address", "_engine", "_schedules", "_warned")
 
     def __init__(self, engine: Engine, schedules: Schedules, address: JobAddress) -> None:
         self._engine = engine
         self._schedules = schedules
         self._address = address
+        self._warned: set[str] = set()
 
     async def judge(self, delivery: Delivery, trigger: Trigger) -> Trigger | None:
         """The trigger of the run that this tick is to start or has started; `None` when it was dealt with."""
@@ -83,6 +84,14 @@ class Ticks:
             await self._schedules.start_open(schedule)
             delivery.ack()
             return None
+        if tick.zone_differs and schedule.name not in self._warned:
+            self._warned.add(schedule.name)
+            log.warning(
+                "schedule_zone_differs",
+                schedule=schedule.name,
+                timezone=tick.timezone,
+                reason="this host's time zone database has other rules than the broker's: update the older tzdata",
+            )
         # By the broker's own word it isn't earlier than that, whatever our estimate of its clock.
         verdict = tick_verdict(schedule, tick, max(backend.broker.now(), message.stored_at))
         found = tick_trigger(schedule, tick, trigger)
