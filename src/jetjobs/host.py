@@ -105,6 +105,7 @@ class JobHost:
         self._binding: ClientBinding | None = None
         self._scope: Scope | None = None
         self._closed = asyncio.Event()
+        self._turn = asyncio.Lock()
         self._closing = False
         self._started = False
         self._on_drain: Callable[[], object] | None = None
@@ -127,6 +128,10 @@ class JobHost:
             ConfigError: a job can't be run in the process it asks for.
             HostError: it was started before.
         """
+        async with self._turn:
+            await self._start()
+
+    async def _start(self) -> None:
         if self._started or self._closing:
             state = "closed" if self._closing else "started already"
             raise HostError(f"this host is {state}, and starts once; make another JobHost to start again")
@@ -157,8 +162,9 @@ class JobHost:
             return
         self._closing = True
         try:
-            if self._hosting is not None:
-                await self._hosting.close()
+            async with self._turn:  # what has begun to start must be there to be closed
+                if self._hosting is not None:
+                    await self._hosting.close()
         finally:
             await self._let_go()
             self._closed.set()

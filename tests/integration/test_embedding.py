@@ -16,6 +16,7 @@ from jetjobs.errors import HostError
 from jetjobs.sync import JobClient as SyncJobClient
 from tests.support import process_jobs
 from tests.support.field import QUICK, field_of
+from tests.support.links import until_it
 from tests.support.programs_run import run_program
 
 pytestmark = pytest.mark.integration
@@ -335,3 +336,26 @@ async def test_a_host_that_is_switched_off_binds_and_is_ready(nats_url: str, pro
         assert await said(caller, 3) == "shop 3"
         health = off.health()
         assert (health.state, health.ready, health.jobs) == ("off", True, ())
+
+
+async def test_a_host_that_is_closed_while_it_starts_is_closed(nats_url: str, project: str):
+    """From wherever in its start; nothing goes on, and a second start at the same time is refused."""
+    module = counting("shop")
+    async with JobHost([module], project=project, nats=nats_url, settings=SETTINGS):
+        before = len(asyncio.all_tasks())
+    for steps in (1, 5, 15, 30, 60, 120):
+        host = JobHost([module], project=project, nats=nats_url, settings=SETTINGS)
+        starting = [asyncio.create_task(host.start()) for _ in range(2)]
+        for _ in range(steps):
+            await asyncio.sleep(0)
+        await host.close()
+        done = await asyncio.gather(*starting, return_exceptions=True)
+        assert [type(each) for each in done] in ([type(None), HostError], [HostError, HostError])
+        assert host.health().state == "closed"
+    async with JobClient(nats_url, project=project) as client:
+        assert await client.hosts.list() == []
+
+    async def quiet() -> bool:
+        return len(asyncio.all_tasks()) < before
+
+    await until_it(quiet)
