@@ -10,6 +10,8 @@ import json
 import os
 import sys
 import time
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -22,6 +24,7 @@ from jetjobs.client import JobRun
 from jetjobs.config import HostSettings
 from jetjobs.errors import BrokerUnavailable, DuplicateRun, TriggerUnconfirmed
 from tests.support.field import QUICK, Field, field_of
+from tests.support.links import until
 from tests.support.proxy import Proxy
 from tests.support.servers import RealServer
 
@@ -74,29 +77,78 @@ async def until_status(run: JobRun[Any], status: RunStatus) -> None:
 
 
 @pytest.mark.long
+class Caller:
+    """A process that triggers when it is told to."""
+
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        self._process = process
+
+    @classmethod
+    async def start(cls, field: Field, payload: str) -> Caller:
+        args = [sys.executable, str(PROGRAM), field.url, field.project, "shop.eu", "pay", "k", payload]
+        env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+        pipe = asyncio.subprocess.PIPE
+        return cls(await asyncio.create_subprocess_exec(*args, stdin=pipe, stdout=pipe, env=env))
+
+    async def ready(self) -> None:
+        assert self._process.stdout is not None
+        assert await self._process.stdout.readline() == b"ready\n"
+
+    def call(self) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.write(b"\n")
+
+    async def said(self) -> dict[str, Any]:
+        """What came of its call, its run's result included."""
+        return json.loads((await self._process.communicate())[0])
+
+    async def end(self) -> None:
+        if self._process.returncode is None:
+            self._process.kill()
+        await self._process.wait()
+
+
+@asynccontextmanager
+async def callers(field: Field, payloads: list[str]) -> AsyncGenerator[list[Caller]]:
+    """One for each payload, ready to call."""
+    started = [await Caller.start(field, payload) for payload in payloads]
+    try:
+        async with asyncio.timeout(90):
+            for each in started:
+                await each.ready()
+            yield started
+    finally:
+        for each in started:
+            await each.end()
+
+
+async def test_b31_one_key_from_processes_before_in_and_after_its_run(field: Field, shop: Shop):
+    await field.host(shop.module)
+    async with callers(field, ['{"n": 1}', '{"n": 1}', '{"n": 2}']) as (first, while_it_runs, after_it):
+        first.call()
+        await until(lambda: shop.starts)
+        while_it_runs.call()
+        shop.goes_on.set()
+        said = [await first.said(), await while_it_runs.said()]
+        after_it.call()
+        said.append(await after_it.said())
+    assert len({each["run_id"] for each in said}) == 1
+    assert [each["duplicate"] for each in said] == [False, True, True]
+    assert [each["payload_differs"] for each in said] == [False, False, True]
+    assert all(each["result"] == {"n": 1} for each in said)
+    await field.retired("shop.eu.pay")
+    assert len(shop.starts) == 1
+
+
 @pytest.mark.faults
 async def test_b31_b33_one_key_from_twenty_processes_at_once(field: Field, shop: Shop):
     """One run, one start; every process gets its result."""
     await field.host(shop.module)
     shop.goes_on.set()
-    args = [sys.executable, str(PROGRAM), field.url, field.project, "shop.eu", "pay", "k", '{"n": 1}']
-    env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    pipe = asyncio.subprocess.PIPE
-    processes = [await asyncio.create_subprocess_exec(*args, stdin=pipe, stdout=pipe, env=env) for _ in range(20)]
-    try:
-        async with asyncio.timeout(90):
-            for process in processes:
-                assert process.stdout is not None
-                assert await process.stdout.readline() == b"ready\n"
-            for process in processes:
-                assert process.stdin is not None
-                process.stdin.write(b"\n")
-            said = [json.loads((await process.communicate())[0]) for process in processes]
-    finally:
-        for process in processes:
-            if process.returncode is None:
-                process.kill()
-            await process.wait()
+    async with callers(field, ['{"n": 1}'] * 20) as started:
+        for each in started:
+            each.call()
+        said = [await each.said() for each in started]
     assert len({each["run_id"] for each in said}) == 1
     assert [each["duplicate"] for each in said].count(False) == 1
     assert not any(each["payload_differs"] for each in said)
