@@ -148,9 +148,10 @@ class JobHost:
             await hosting.prepare(update=True)
             await hosting.start()
         except BaseException:
-            if self._hosting is not None:
+            hosting, self._hosting = self._hosting, None  # whoever starts it again starts anew
+            if hosting is not None:
                 with suppress(BrokerError):
-                    await self._hosting.close()
+                    await hosting.close()
             await self._let_go()
             raise
         self._started = True

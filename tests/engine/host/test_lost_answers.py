@@ -5,11 +5,13 @@ from __future__ import annotations
 import pytest
 from structlog.testing import capture_logs
 
+from jetjobs import JobContext, JobHost, Module
 from jetjobs._core.lifecycle import Event, advance
 from jetjobs._core.models import RunKey, RunStatus
 from jetjobs.errors import AnswerUnknown, BrokerUnavailable, PayloadInvalidError, StorageFull, WrongRevision
+from jetjobs.testing import FailingBackend
 from jetjobs.testing.failing import When
-from tests.engine.host.stage import Stage
+from tests.engine.host.stage import SETTINGS, Stage
 
 
 @pytest.mark.parametrize("when", ["before", "after"])
@@ -249,3 +251,25 @@ async def test_health_tells_that_a_run_cannot_be_stored(memory_stage: Stage, met
     failure.release()
     assert (await memory_stage.ended(run_id)).starts == 2
     await memory_stage.when(lambda: hosted.host.health().ok, within=5)
+
+
+@pytest.mark.parametrize("method", ["broker.ensure_project", "catalog.say", "broker.consume", "catalog.hosts"])
+async def test_a_start_that_failed_can_be_repeated(memory_stage: Stage, method: str) -> None:
+    stage = memory_stage
+    module, done = Module("m"), list[str]()
+
+    @module.job(timeout="1m")
+    async def job(ctx: JobContext) -> None:
+        done.append(ctx.run_id)
+
+    ports = FailingBackend(await stage.world.connect())
+    host = JobHost([module], backend=ports, settings=SETTINGS, clock=stage.clock)
+    ports.fail(method, error=BrokerUnavailable("away"))
+    with pytest.raises(BrokerUnavailable):
+        await host.start()
+    assert not host.health().ready
+    await host.start()
+    assert host.health().ok
+    run_id = await stage.trigger("", "job")
+    await stage.when(lambda: done == [run_id])
+    await host.close()
