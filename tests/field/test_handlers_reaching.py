@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 from pathlib import Path
 
 import pytest
@@ -160,3 +161,33 @@ async def trigger_at_last(rig: Rig, job: str, payload: object) -> str:
             return None
 
     return await eventually(stored, what="a trigger being stored")
+
+
+@pytest.mark.faults
+@pytest.mark.parametrize("how", ["fork", "multiprocessing"])
+async def test_b61_a_child_that_outlives_its_host(rig: Rig, how: str) -> None:
+    """It has the host's open files: the broker must not take it for the host, and give it what others could start."""
+    settings = {"ACK_WAIT": "12s", "HEARTBEAT_EVERY": "1s", "LOST_AFTER": "4s"}
+    first = await rig.host("hostile", "basic", **settings)
+    await rig.ended("hostile.leaves_a_child", await rig.trigger("hostile.leaves_a_child", how))
+    (line,) = rig.journal.lines("child")
+    try:
+        first.kill9()
+        os.kill(line.child, 0)
+        await rig.host("hostile", "basic", **settings)
+        for _ in range(8):
+            await rig.ping()
+    finally:
+        os.kill(line.child, signal.SIGKILL)
+
+
+async def test_b61_a_pool_of_forked_children(rig: Rig) -> None:
+    host = await rig.host("hostile", "basic")
+    job = "hostile.maps_in_a_pool"
+    for _ in range(3):
+        assert (await rig.ended(job, await rig.trigger(job, [-1, 2, -3]))).result == [1, 2, 3]
+    for _ in range(10):
+        await rig.ping()
+    assert {line.pid for line in rig.journal.starts(job="ping")} == {host.pid}
+    host.sigterm()
+    assert await host.exit_code() == 0

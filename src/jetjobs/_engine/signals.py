@@ -9,10 +9,11 @@ import threading
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Self
 
+from jetjobs._engine.forks import in_child
 from jetjobs.errors import HostError
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine
+    from collections.abc import Callable, Coroutine
     from types import TracebackType
 
 EXIT_OK = 0
@@ -34,10 +35,13 @@ class StopSignals:
 
     Plain handlers instead of the loop's: they run even while a handler blocks the loop, on loops that have none
     (Windows), and before there is a loop.
+
+    A forked child has the handlers of before: `multiprocessing` ends the workers of a pool by SIGTERM, and waits.
     """
 
     def __init__(self) -> None:
         self._before: dict[int, Any] = {}
+        self._keep_from_children: Callable[[], None] | None = None
         self._heard: int | None = None
         self._stop: asyncio.Future[int] | None = None
 
@@ -54,11 +58,17 @@ class StopSignals:
             )
         for number in (signal.SIGINT, signal.SIGTERM):
             self._before[number] = signal.signal(number, self._on_signal)
+        self._keep_from_children = in_child(self._put_back)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        if self._keep_from_children is not None:
+            self._keep_from_children()
+        self._put_back()
+
+    def _put_back(self) -> None:
         for number, handler in self._before.items():
             # None: not set by Python code, so Python can't put it back.
             signal.signal(number, signal.SIG_DFL if handler is None else handler)

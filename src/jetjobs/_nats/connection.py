@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import os
 import socket
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import partial
 from typing import Any, Final
+from weakref import WeakSet
 
 from nats import errors as nats_errors
 from nats.aio.client import Client
@@ -37,6 +39,7 @@ from jetjobs._nats.tuned import (
     read_any_bytes,
     server_info,
     set_hooks,
+    sever,
 )
 from jetjobs.errors import BrokerUnavailable, PayloadTooLargeError
 
@@ -44,6 +47,7 @@ _clock = SystemClock()
 _log = get_logger("jetjobs.nats")
 
 Target = str | Mapping[str, Any] | Client
+_open = WeakSet["Connection"]()
 OnRefusal = Callable[[str, str], None]  # "publish" or "subscription", and the subject in lower case
 
 _PROBE_TIMEOUT: Final = 1.0
@@ -90,6 +94,8 @@ class Connection:
         set_hooks(client, Hooks(self._heard_error, self._disconnected, self._reconnected, self._gone))
         if not isinstance(client, TunedClient):
             read_any_bytes(client)
+        if owned:
+            _open.add(self)
 
     # -- state
 
@@ -295,6 +301,16 @@ class Connection:
 
     def _handler_failed(self, failure: Exception) -> None:
         _log.error("nats handler failed", exc_info=failure)
+
+
+def _forked() -> None:
+    """In a forked child, which keeps none of our connections; what is borrowed is its owner's."""
+    for connection in list(_open):
+        sever(connection.client)
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forked)
 
 
 async def _refuses(host: str, port: int) -> bool:

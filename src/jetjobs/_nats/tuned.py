@@ -5,6 +5,7 @@
 * `hook`, `unhook`: hear connection events of a client somebody else opened.
 * `drop_unsent`: commands not yet on the wire die with their connection, instead of going out on the next one.
 * `hang_up`: the server gives nothing more to a client whose event loop can't say so.
+* `sever`: a forked child holds no end of its parent's connection.
 * `end_interest`: the server's half of an unsubscribe, so that ours can wait for what is under way.
 * `listen`: a subscription whose handler runs in the read loop, without queue and task between.
 * `read_any_bytes`: subjects that are no text don't end the read loop of a client somebody else opened.
@@ -17,6 +18,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import re
 import socket
 from collections.abc import Awaitable, Callable, Mapping
@@ -197,6 +199,20 @@ def hang_up(client: Client) -> None:
     if writer is not None:
         with suppress(OSError):  # it has ended by itself
             writer.get_extra_info("socket").shutdown(socket.SHUT_WR)
+
+
+def sever(client: Client) -> None:
+    """In a forked child: let go of the parent's socket, which a file that takes and gives nothing replaces.
+
+    Else the broker would take the child for its dead parent for minutes, and what the child writes would be in the
+    parent's name. Not closed: the number stays taken, so that no other file comes to be meant by it.
+    """
+    writer = getattr(client._transport, "_io_writer", None)
+    number = -1 if writer is None else writer.get_extra_info("socket").fileno()
+    if number >= 0:
+        nothing = os.open(os.devnull, os.O_RDWR)
+        os.dup2(nothing, number, inheritable=False)
+        os.close(nothing)
 
 
 async def end_interest(client: Client, sub: Subscription) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import multiprocessing
 import os
 import resource
 import sys
@@ -12,7 +13,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from notes import noted
+from notes import note, noted
 from shared import QUICK
 
 from jetjobs import JobContext, Module, RetryAfter, Snooze
@@ -91,6 +92,30 @@ def leaves_a_stubborn_thread(ctx: JobContext) -> None:
     """Not a daemon: a program waits for it at its end, for as long as it takes."""
     with noted(ctx):
         threading.Thread(target=time.sleep, args=(600,)).start()
+
+
+@module.job(timeout="20s", max_concurrency=4)
+def leaves_a_child(ctx: JobContext, how: str) -> int:
+    """A process of the same open files, which goes on when the host is gone."""
+    with noted(ctx):
+        if how == "multiprocessing":
+            child = multiprocessing.get_context("fork").Process(target=time.sleep, args=(60,))
+            child.start()
+            note("child", child=child.pid)
+            return child.pid or 0
+        pid = os.fork()
+        if pid == 0:
+            time.sleep(60)
+            os._exit(0)
+        note("child", child=pid)
+        return pid
+
+
+@module.job(timeout="20s")
+def maps_in_a_pool(ctx: JobContext, numbers: list[int]) -> list[int]:
+    """As numeric libraries do; on Linux these pools fork."""
+    with noted(ctx), multiprocessing.get_context("fork").Pool(3) as pool:
+        return pool.map(abs, numbers)
 
 
 @module.job(timeout="20s")
