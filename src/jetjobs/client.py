@@ -6,6 +6,7 @@ missing it names.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable
 from types import TracebackType
 from typing import Any, Self, TypeVar, overload
@@ -75,6 +76,7 @@ class JobClient:
         self._given = backend
         self._scope: Scope | None = None
         self._binding: ClientBinding | None = None
+        self._turn = asyncio.Lock()
         self._handles: dict[JobAddress | int, JobHandle[Any, Any]] = {}
         self.runs = RunsView(self._open)
         self.jobs = JobsView(self._open)
@@ -92,20 +94,22 @@ class JobClient:
             BrokerUnavailable, AccessDenied: not reachable within the client's timeout, or not let in.
             AmbiguousHostError: later, from a job bound to two projects.
         """
-        if self._scope is not None:
-            return
-        settings = self._settings
-        if self._given is None:
-            self._scope = await open_scope(self._nats, self._project, settings)
-        else:
-            self._scope = _scope_of(self._given, self._project, settings)
-        self._binding = ClientBinding(self._scope, self.get_job)
-        for module in self._modules:
-            module.bind(self._binding)
+        async with self._turn:
+            if self._scope is not None:
+                return
+            settings = self._settings
+            if self._given is None:
+                self._scope = await open_scope(self._nats, self._project, settings)
+            else:
+                self._scope = _scope_of(self._given, self._project, settings)
+            self._binding = ClientBinding(self._scope, self.get_job)
+            for module in self._modules:
+                module.bind(self._binding)
 
     async def close(self) -> None:
         """Unbind the modules and let go of the connection. Idempotent."""
-        scope, self._scope = self._scope, None
+        async with self._turn:  # what is being opened is there to be closed then
+            scope, self._scope = self._scope, None
         if self._binding is not None:
             for module in self._modules:
                 module.unbind(self._binding)

@@ -27,6 +27,7 @@ from jetjobs.errors import (
     RunFailed,
     RunNotFound,
 )
+from tests.support.links import until
 from tests.support.servers import RealServer, free_port
 
 pytestmark = pytest.mark.integration
@@ -244,6 +245,26 @@ async def test_a_project_nobody_started(nats_url: str, project: str):
     created = [info.config.name for info in await connection.jetstream().streams_info() if project in str(info.config)]
     await connection.close()
     assert created == []
+
+
+async def test_it_opens_one_connection_and_closes_what_it_opened(nats_url: str, project: str):
+    """Callers that connect at once share it, and a close in between leaves none behind."""
+
+    def connections() -> int:
+        names = [getattr(task.get_coro(), "__qualname__", "") for task in asyncio.all_tasks()]
+        return sum(name.endswith("Client._read_loop") for name in names)
+
+    client = JobClient(nats_url, project=project)
+    await asyncio.gather(client.connect(), client.connect(), client.connect())
+    assert connections() == 1
+    await client.close()
+    for steps in (1, 3, 10, 40):
+        connecting = asyncio.create_task(client.connect())
+        for _ in range(steps):
+            await asyncio.sleep(0)
+        await client.close()
+        await connecting
+    await until(lambda: connections() == 0, 5)
 
 
 async def test_nobody_listens_at_the_address():
