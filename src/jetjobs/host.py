@@ -115,8 +115,12 @@ class JobHost:
     async def prepare(self) -> None:
         """Make stream, descriptors and missing consumers exist, and nothing else.
 
-        A rollout calls this before it serves, so that new jobs can be triggered already.
+        A rollout calls this before it serves, so that new jobs can be triggered already. A host that is switched off
+        writes nothing here either.
         """
+        if not self.switches.enabled:
+            log.info("host_not_enabled", project=self.project)
+            return
         hosting = await self._open()
         await hosting.prepare(update=False)
 

@@ -273,6 +273,12 @@ class TestCatalog:
         assert set(states.values()) == {"ok"}
         assert {"broker", "clock", "trigger", "hosts", "jobs", "zone data"} <= set(states)
 
+    def test_what_is_switched_off_is_not_made_ready(self, terminal: Terminal):
+        some = terminal.run("init", "app", env={"JETJOBS_DISABLE": "shop.s*"})
+        assert (some.code, some.out) == (0, "ready: shop.boom, shop.mail\n")
+        none = terminal.run("init", "app", env={"JETJOBS_ENABLED": "false"})
+        assert (none.code, none.out, "JETJOBS_ENABLED" in none.last_line) == (2, "", True)
+
     def test_a_module_that_nobody_hosts_is_prepared_and_then_found_by_doctor(self, terminal: Terminal, tmp_path: Path):
         (tmp_path / "other.py").write_text(
             'from jetjobs import JobContext, Module\n\nlate = Module("late")\n\n\n'

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from jetjobs import AmbiguousHostError, HostSettings, JobClient, JobContext, JobHost, JobsNotHosted, Module
-from jetjobs.errors import HostError
+from jetjobs.errors import HostError, ProjectNotPrepared
 from jetjobs.sync import JobClient as SyncJobClient
 from tests.support import process_jobs
 from tests.support.field import QUICK, field_of
@@ -326,6 +326,15 @@ class TestUvloop:
         done = await asyncio.to_thread(run_program, UVLOOP_EMBEDDED, nats_url, project)
         assert (done.returncode, done.stderr) == (0, "")
         assert printed(done.stdout) == ["1275 uvloop", "50 True"]
+
+
+async def test_a_host_that_is_switched_off_prepares_nothing(nats_url: str, project: str):
+    host = JobHost([counting("shop")], project=project, nats=nats_url, settings=SETTINGS, enabled=False)
+    await host.prepare()
+    await host.close()
+    async with JobClient(nats_url, project=project, timeout=1) as client:
+        with pytest.raises(ProjectNotPrepared):
+            await client.jobs.list()
 
 
 async def test_a_host_that_is_switched_off_binds_and_is_ready(nats_url: str, project: str):

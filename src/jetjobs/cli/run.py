@@ -77,7 +77,12 @@ def init(args: argparse.Namespace) -> int:
     if loaded.host is None:
         say_where(args)
     asyncio.run(_prepare(host))
-    names = sorted(str(job.address) for module in host.modules for job in module.jobs.values())
+    every = [job.address for module in host.modules for job in module.jobs.values()]
+    names = sorted(str(address) for address in every if host.switches.runs(address))
+    if every and not names:
+        raise Mistake(
+            "every job is switched off here (JETJOBS_ENABLED, JETJOBS_DISABLE, or [tool.jetjobs]): none was made ready"
+        )
     print(f"ready: {', '.join(names)}")
     return ExitCode.OK
 
