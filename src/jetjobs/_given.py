@@ -1,8 +1,8 @@
-"""What a host or client is given as modules: each once, and nothing else."""
+"""What a host or client is given as modules, and nothing else."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from types import ModuleType
 from typing import cast
 
@@ -13,7 +13,7 @@ from jetjobs.module import Module
 
 
 def modules_given(given: object, taker: str) -> tuple[Module, ...]:
-    """One module or several, each once, for `taker` ("JobHost").
+    """One module or several, for `taker` ("JobHost").
 
     Raises:
         ConfigError: there is something else among them.
@@ -22,22 +22,24 @@ def modules_given(given: object, taker: str) -> tuple[Module, ...]:
         return (given,)
     if isinstance(given, (str, type, Job, ModuleType)) or not isinstance(given, Iterable):
         raise _refused(cast("object", given), taker)
-    found: dict[int, Module] = {}
+    found: list[Module] = []
     for each in cast("Iterable[object]", given):
         if not isinstance(each, Module):
             raise _refused(each, taker)
-        found[id(each)] = each
-    return tuple(found.values())
+        found.append(each)
+    return tuple(found)
 
 
-def refuse_collisions(modules: Iterable[Module]) -> None:
+def refuse_collisions(modules: Sequence[Module]) -> None:
     """Refuse jobs that are called alike; modules of one name may share it.
 
     Raises:
-        DuplicateJobError: names both places.
+        DuplicateJobError: names both places, or the module that is given twice.
     """
     seen: dict[str, list[Named]] = {}
-    for module in modules:
+    for place, module in enumerate(modules):
+        if any(module is other for other in modules[:place]):
+            raise DuplicateJobError(f"module {module.name} is given twice; leave one of them out")
         others = seen.setdefault(module.name, [])
         mine = [job.named for job in module.jobs.values()]
         for each in mine if others else ():

@@ -19,6 +19,7 @@ from jetjobs._client.scope import Scope
 from jetjobs._clock import SystemClock
 from jetjobs._core.policy import check_age
 from jetjobs._core.renames import served_names
+from jetjobs._core.versions import check_version
 from jetjobs._engine.health import EventHealth as EventHealth
 from jetjobs._engine.health import Findings, State
 from jetjobs._engine.health import HostHealth as HostHealth
@@ -92,7 +93,7 @@ class JobHost:
         # One pattern without its comma is a text, and would be taken letter by letter.
         patterns = (disable,) if isinstance(disable, str) else tuple(disable)
         self.switches = resolve_switches(HostSwitches(enabled=enabled, disable=patterns, schedules=schedules))
-        self.version = version
+        self.version = check_version(version)
         self.host_id = f"{_host_part()}-{os.getpid()}-{secrets.token_hex(4)}"
         for module in self.modules:
             for job in module.jobs.values():

@@ -23,11 +23,12 @@ class Billing(Module):
     name = "billing"
 
 
-def test_one_module_or_several_each_once():
+def test_one_module_or_several():
     other = Module("other")
     assert modules_given(shop, "JobHost") == (shop,)
-    assert modules_given(iter([shop, other, shop]), "JobHost") == (shop, other)
-    assert JobHost([shop, shop], project="p").modules == (shop,)
+    assert modules_given(iter([shop, other]), "JobHost") == (shop, other)
+    with pytest.raises(DuplicateJobError, match="module shop is given twice; leave one of them out"):
+        JobHost([shop, other, shop], project="p")
     assert JobClient(project="p", modules=shop).project == "p"
 
 
@@ -73,3 +74,14 @@ def test_settings_are_settings():
 async def test_run_is_not_for_a_thread_whose_loop_runs():
     with pytest.raises(HostError, match="on this thread one is running already"):
         JobHost([shop], project="p").run()
+
+
+@pytest.mark.parametrize("version", ["latest", "3f2a1c9", "", "1.4 beta"])
+def test_a_version_that_names_no_release_is_refused(version: str):
+    with pytest.raises(ConfigError, match=r"write it as PEP 440 does: 1\.4\.0"):
+        JobHost([shop], project="p", version=version)
+
+
+def test_a_release_with_a_commit_behind_it():
+    assert JobHost([shop], project="p", version="1.4.0+3f2a1c").version == "1.4.0+3f2a1c"
+    assert JobHost([shop], project="p").version is None

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
-from typing import Final
+from typing import Final, cast
+
+from jetjobs.errors import ConfigError
 
 _VERSION: Final = re.compile(
     r"v?(?:(?P<epoch>\d+)!)?(?P<release>\d+(?:\.\d+)*)"
@@ -50,6 +52,20 @@ def _suffix_key(found: re.Match[str]) -> tuple[tuple[int, ...], ...]:
 def _local_key(local: str | None) -> tuple[tuple[int, int, str], ...]:
     parts = re.split(r"[-_.]", local.lower()) if local else []
     return tuple((1, int(part), "") if part.isdigit() else (0, 0, part) for part in parts)
+
+
+def check_version(text: str | None) -> str | None:
+    """The release of a host's code, or `None` for none.
+
+    Raises:
+        ConfigError: it names no release: whose word counts in a rollout could not be told.
+    """
+    if text is None or (isinstance(cast("object", text), str) and version_key(text) is not None):
+        return text
+    raise ConfigError(
+        f"version {text!r} is none that others can be newer than; write it as PEP 440 does: 1.4.0, 2026.12.1, "
+        "1.4.0+3f2a1c (the id of a commit alone doesn't sort)"
+    )
 
 
 def not_older(mine: str, other: str) -> bool:
