@@ -181,9 +181,10 @@ async def test_b61_a_child_that_outlives_its_host(rig: Rig, how: str) -> None:
         os.kill(line.child, signal.SIGKILL)
 
 
-async def test_b61_a_pool_of_forked_children(rig: Rig) -> None:
+@pytest.mark.parametrize("job", ["hostile.maps_in_a_pool", "hostile.maps_in_a_pool_apart"])
+async def test_b61_a_pool_of_forked_children(rig: Rig, job: str) -> None:
+    """It ends its workers by SIGTERM, and waits for them: they may not be as deaf to it as a host."""
     host = await rig.host("hostile", "basic")
-    job = "hostile.maps_in_a_pool"
     for _ in range(3):
         assert (await rig.ended(job, await rig.trigger(job, [-1, 2, -3]))).result == [1, 2, 3]
     for _ in range(10):

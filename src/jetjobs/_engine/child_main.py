@@ -28,7 +28,7 @@ from jetjobs._core.completion import Ending, Raised
 from jetjobs._core.models import LogLine, Progress
 from jetjobs._core.wire import unpack_record
 from jetjobs._engine.execution import Verdict, describe
-from jetjobs._engine.forks import leave_if_forked, lineage
+from jetjobs._engine.forks import in_child, leave_if_forked, lineage
 from jetjobs._engine.frames import Call, read_call, write_ending
 from jetjobs._engine.isolation import MAIN, Target, mark_child
 from jetjobs._engine.linked_runs import Asks, LinkedChildren
@@ -63,6 +63,11 @@ def main(link: int, lifeline: int) -> None:
 
 def _hear_nothing(*_: object) -> None:
     pass
+
+
+def _hear_sigterm() -> None:
+    """In what the handler forks: a pool ends its workers by it, and waits."""
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
 def _opened(link: int) -> Any:
@@ -171,6 +176,7 @@ class Serving:
     def serve(self) -> None:
         """Run calls, one after the other."""
         signal.signal(signal.SIGTERM, self._on_sigterm)
+        in_child(_hear_sigterm)
         threading.Thread(target=self._listen, name="jetjobs link", daemon=True).start()
         while (call := self._calls.get()) is not None:
             self._answer(call)

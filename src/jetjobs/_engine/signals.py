@@ -28,6 +28,10 @@ def _loop_runs() -> bool:
     return True
 
 
+def _hear_nothing(*_: object) -> None:
+    """A function and not SIG_IGN, which programs that the child executes would keep."""
+
+
 class StopSignals:
     """Owns both signals from `with` to its end, and puts back what was there before.
 
@@ -36,7 +40,8 @@ class StopSignals:
     Plain handlers instead of the loop's: they run even while a handler blocks the loop, on loops that have none
     (Windows), and before there is a loop.
 
-    A forked child has the handlers of before: `multiprocessing` ends the workers of a pool by SIGTERM, and waits.
+    A forked child isn't deaf to SIGTERM: `multiprocessing` ends the workers of a pool by it, and waits. Ctrl-C, which a
+    terminal sends to all of them, is the host's alone to hear: it drains, and its runs need their children.
     """
 
     def __init__(self) -> None:
@@ -58,7 +63,7 @@ class StopSignals:
             )
         for number in (signal.SIGINT, signal.SIGTERM):
             self._before[number] = signal.signal(number, self._on_signal)
-        self._keep_from_children = in_child(self._put_back)
+        self._keep_from_children = in_child(self._in_child)
         return self
 
     def __exit__(
@@ -67,6 +72,10 @@ class StopSignals:
         if self._keep_from_children is not None:
             self._keep_from_children()
         self._put_back()
+
+    def _in_child(self) -> None:
+        self._put_back()
+        signal.signal(signal.SIGINT, _hear_nothing)
 
     def _put_back(self) -> None:
         for number, handler in self._before.items():

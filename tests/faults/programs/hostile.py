@@ -118,6 +118,12 @@ def maps_in_a_pool(ctx: JobContext, numbers: list[int]) -> list[int]:
         return pool.map(abs, numbers)
 
 
+@module.job(timeout="20s", isolation="process", max_concurrency=4)
+def maps_in_a_pool_apart(ctx: JobContext, numbers: list[int]) -> list[int]:
+    with noted(ctx), multiprocessing.get_context("fork").Pool(3) as pool:
+        return pool.map(abs, numbers)
+
+
 @module.job(timeout="20s")
 def moves_away(ctx: JobContext, folder: str) -> None:
     with noted(ctx):
