@@ -72,6 +72,17 @@ def test_the_site_is_whole(tmp_path: Path):
             assert (page.parent / target).exists(), f"{page.name}: {target}"
 
 
+def test_a_long_page_lists_its_sections(tmp_path: Path):
+    build(tmp_path / "site")
+    long = (tmp_path / "site" / "how-to" / "troubleshoot.html").read_text(encoding="utf-8")
+    listed = re.findall(r'<p class="contents">(.*?)</p>', long)
+    assert len(listed) == 1
+    ways = re.findall(r'href="#([^"]+)"', listed[0])
+    assert ways == re.findall(r'<h2 id="([^"]+)"', long)
+    assert "a-run-stays-queued" in ways
+    assert '"contents"' not in (tmp_path / "site" / "adr" / "0014-generated-reference.html").read_text(encoding="utf-8")
+
+
 def test_a_link_that_leads_nowhere_ends_the_build(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     (tmp_path / "docs").mkdir()
     (tmp_path / "docs" / "index.md").write_text("# Map\n\n[there](gone.md)\n", encoding="utf-8")

@@ -34,8 +34,8 @@ def add_watch(parser: Parser) -> None:
 def add_logs(parser: Parser) -> None:
     """The options of `runs logs`."""
     parser.add_argument("run_id", metavar="RUN", help="a run's id")
-    parser.add_argument("--module", metavar="NAME", help="where several jobs have a run of this id")
-    parser.add_argument("--job", metavar="NAME", help="the same; module.job names both")
+    parser.add_argument("--module", metavar="NAME", help="the run's module, where several jobs have a run of this id")
+    parser.add_argument("--job", metavar="NAME", help="the run's job; module.job names both")
     parser.add_argument("--follow", "-f", action="store_true", help="go on until the run has ended")
     add_json_lines(parser)
     add_connection(parser)

@@ -35,8 +35,8 @@ def add_list(parser: Parser) -> None:
 def add_show(parser: Parser) -> None:
     """The options of `runs show`."""
     parser.add_argument("run_id", metavar="RUN", help="a run's id")
-    parser.add_argument("--module", metavar="NAME", help="where several jobs have a run of this id")
-    parser.add_argument("--job", metavar="NAME", help="the same; module.job names both")
+    parser.add_argument("--module", metavar="NAME", help="the run's module, where several jobs have a run of this id")
+    parser.add_argument("--job", metavar="NAME", help="the run's job; module.job names both")
     add_json(parser)
     add_connection(parser)
     parser.set_defaults(command=show)

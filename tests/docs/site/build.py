@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import shutil
 from html import escape
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, cast
 
@@ -25,6 +26,7 @@ from tests.docs.site.frame import STYLE, framed
 _DOCS = ROOT / "docs"
 _BESIDE = {"README.md": "readme.html", "CHANGELOG.md": "changelog.html"}
 _LEXERS = {"console": BashSessionLexer, "py": PythonLexer, "pycon": PythonConsoleLexer, "python": PythonLexer}
+_LONG = 5  # sections of a page that is worth a list of them
 _FORMATTER = HtmlFormatter[str](nowrap=True)
 
 
@@ -66,6 +68,7 @@ class _Page:
         tokens = markdown.parse(self._source.read_text(encoding="utf-8"))
         self._mend(tokens)
         body = cast("str", markdown.renderer.render(tokens, markdown.options, {}))
+        body = body.replace("</h1>\n", f"</h1>\n{_contents(tokens)}", 1)
         title = next(token.content for token in tokens if token.type == "inline")
         return framed(title.replace("`", ""), body, up=os.path.relpath(".", self._place.parent))
 
@@ -99,6 +102,19 @@ class _Page:
         (self._target / copy).parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(there, self._target / copy)
         return copy
+
+
+def _contents(tokens: list[Token]) -> str:
+    """What a long page has, to go there at once; nothing for one that is seen as a whole."""
+    found = [
+        (str(token.attrGet("id")), after.content.replace("`", ""))
+        for token, after in pairwise(tokens)
+        if token.type == "heading_open" and token.tag == "h2"
+    ]
+    if len(found) < _LONG:
+        return ""
+    ways = "".join(f'<a href="#{anchor}">{escape(name)}</a>' for anchor, name in found)
+    return f'<p class="contents">{ways}</p>\n'
 
 
 def _place(source: Path) -> Path:

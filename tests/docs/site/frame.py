@@ -19,6 +19,7 @@ STYLE = """\
 :root { color-scheme: light; }
 body { margin: 0 auto; max-width: 54rem; padding: 0 1rem 4rem; font: 16px/1.5 system-ui, sans-serif; color: #222; }
 nav { border-bottom: 1px solid #ddd; padding: .8rem 0; display: flex; flex-wrap: wrap; gap: 1rem; }
+.contents { display: flex; flex-wrap: wrap; gap: .2rem 1rem; font-size: .9rem; }
 a { color: #0b57a4; }
 h1, h2, h3 { line-height: 1.2; margin-top: 2rem; }
 h3 { font-size: 1.05rem; }
