@@ -87,7 +87,8 @@ class TestBroker:
         assert SECRET not in seen.out + seen.err
 
     def test_a_project_nobody_prepared(self, terminal: Terminal, nats_url: str):
-        failed(terminal.run("runs", "list", "--project", "nobody", "--nats", nats_url), 3, "jetjobs init")
+        listed = terminal.run("runs", "list", "--project", "nobody", "--nats", nats_url)
+        failed(listed, 3, "project 'nobody'", "nobody answers. No host has prepared this project", "jetjobs init")
         found = terminal.run("doctor", "--project", "nobody", "--nats", nats_url)
         assert found.code == 0
         assert "no host has prepared this project yet" in found.out

@@ -40,7 +40,7 @@ async def page(
                     break
         return kept.records()
 
-    return await read(scan, deadline, "listing runs")
+    return await read(scan, deadline, f"listing runs of project '{scope.project}'")
 
 
 async def unroll(scope: Scope, wanted: RunFilter) -> AsyncGenerator[list[RunRecord], None]:

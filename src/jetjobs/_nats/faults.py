@@ -112,8 +112,9 @@ def no_responders(subject: str, doing: str) -> BrokerError:
             f"{doing}: nobody answers the JetStream API. Start nats-server with -js, "
             "or enable JetStream for this account"
         )
+    silence = "nobody answers" if subject == ">" else f'no stream takes "{subject}" now'
     return ProjectNotPrepared(
-        f'{doing}: no stream takes "{subject}" now. No host has prepared this project on this broker yet: check the '
+        f"{doing}: {silence}. No host has prepared this project on this broker yet: check the "
         "project's name and the broker's address, start a host or `jetjobs init`; or its stream has no leader"
     )
 
