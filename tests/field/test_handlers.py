@@ -64,8 +64,8 @@ async def blocked_for(rig: Rig, seconds: float, settings: Mapping[str, str]) -> 
     run_id = await rig.trigger("block_loop", seconds)
     pid = (await rig.journal.started(run_id)).pid
     blocked, other = sorted(hosts, key=lambda host: host.pid != pid)
-    await eventually(lambda: blocked.events("loop_blocked"), 15, "the warning")
-    for _ in range(8):
+    await eventually(lambda: blocked.events("blocked_host_hung_up"), 15, "the end of its connection")
+    for _ in range(5):
         await rig.ping()
     assert {line.pid for line in rig.journal.starts(job="ping")} == {other.pid}
     assert not rig.journal.ends(run_id), "it blocks its loop still"

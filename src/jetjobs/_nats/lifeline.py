@@ -53,6 +53,7 @@ class NatsLifeline:
             await broker.answer_asks(keeping.host_id, keeping.holds)
             if await self._others_can(link, keeping.host_id):
                 self._first.hang_up()
+                _log.warning("blocked_host_hung_up", reason="another host has its jobs")
             while not keeping.over():
                 await asyncio.gather(*(_renew(writer, *due) for due in keeping.due()))
                 await asyncio.sleep(keeping.pause)
