@@ -14,7 +14,6 @@ from jetjobs.errors import ConfigError
 from tests.faults.rig import HostProcess, Rig
 from tests.support.servers import RealServer
 
-
 pytestmark = pytest.mark.faults
 
 
