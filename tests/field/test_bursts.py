@@ -42,7 +42,8 @@ class Shop:
 @pytest.fixture
 async def shop(field: Field) -> Shop:
     made = Shop()
-    await field.host(made.module)
+    # As patient as a host usually is: here it is the machine that is short of time.
+    await field.host(made.module, settings=[("ack_wait", 30.0), ("heartbeat_every", 5.0), ("lost_after", 120.0)])
     return made
 
 
@@ -71,7 +72,7 @@ async def test_b113_a_thousand_that_wait_for_one_run(field: Field, shop: Shop):
     before = open_files()
     waiting = [asyncio.create_task(run.wait(30)) for _ in range(1000)]
     await run.status()  # a round trip later they all wait
-    assert open_files() <= before + 2
+    assert open_files() <= before + 5, "a waiter has no connection of its own"
     assert {record.status for record in await asyncio.gather(*waiting)} == {RunStatus.SUCCEEDED}
     assert shop.starts == {run.run_id: 1}
 
