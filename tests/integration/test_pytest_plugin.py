@@ -52,7 +52,7 @@ def test_awaiting(jetjobs_broker, jetjobs_project, jetjobs_host):
 
 def test_a_host_that_can_not_start(jetjobs_host):
     import pytest
-    with pytest.raises(Exception, match="declared twice"):
+    with pytest.raises(Exception, match="given twice"):
         jetjobs_host(billing, billing)
 """
 
