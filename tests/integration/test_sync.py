@@ -261,6 +261,31 @@ async def test_an_open_connection_of_some_loop_is_refused(nats_url: str, project
     await connection.close()
 
 
+async def test_threads_that_wait_are_let_go_when_the_client_closes(host: JobHost, nats_url: str, project: str):
+    """They end, or say why they do; else their threads would stay for ever, and with them the process."""
+    client = JobClient(nats_url, project=project)
+    run = await asyncio.to_thread(lambda: client.get_job("shop", "add").trigger(1, delay="1h"))
+    begun = threading.Event()
+
+    def watch() -> int:
+        seen = 0
+        try:
+            for record in client.runs.watch(heartbeat="60s"):
+                seen += record is not None
+                begun.set()
+        except ClientError as error:
+            assert "closed" in str(error)  # noqa: PT017 - it may end just so, too
+        return seen
+
+    watching, waiting = (asyncio.create_task(asyncio.to_thread(call)) for call in (watch, run.wait))
+    assert await asyncio.to_thread(begun.wait, 10)
+    await asyncio.to_thread(client.close)
+    async with asyncio.timeout(5):
+        assert await watching == 0, "nothing happened to the run"
+        with pytest.raises(ClientError, match="closed"):
+            await waiting
+
+
 def test_nobody_listens_at_the_address(project: str):
     client = JobClient(f"nats://127.0.0.1:{free_port()}", project=project)
     with pytest.raises(BrokerUnavailable):

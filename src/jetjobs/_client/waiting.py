@@ -75,6 +75,7 @@ class _Wait:
                 return stored.record if stored is not None else None
             return await self._reader.known(self._run, deadline)
         except BrokerUnavailable:
+            self._scope.check_open()
             return None
 
     async def _told_within(self, pause: float) -> bool:

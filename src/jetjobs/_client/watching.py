@@ -57,7 +57,7 @@ class Watch:
 
     def _is_open(self) -> bool:
         try:
-            self._scope()
+            self._scope().check_open()
         except ClientError:
             return False
         return True

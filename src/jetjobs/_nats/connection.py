@@ -118,9 +118,10 @@ class Connection:
         """Call after each reconnect, when subscriptions are in place again."""
         self._on_reconnect.append(callback)
 
-    def on_disconnect(self, callback: Callable[[], None]) -> None:
-        """Call when the connection is lost or closed: no answer to anything sent will come."""
+    def on_disconnect(self, callback: Callable[[], None]) -> Callable[[], None]:
+        """Call when the connection is lost or closed: no answer to anything sent will come. The answer ends that."""
         self._on_disconnect.append(callback)
+        return partial(self._on_disconnect.remove, callback)
 
     def on_refusal(self, callback: OnRefusal) -> Callable[[], None]:
         """Call when the server refused a publish or subscription for want of a permission; the answer ends that."""
@@ -257,7 +258,7 @@ class Connection:
         if self.connected_since is None:
             return
         self.connected_since = None
-        for callback in self._on_disconnect:
+        for callback in tuple(self._on_disconnect):
             callback()
         if self.is_closed:
             self._wake()

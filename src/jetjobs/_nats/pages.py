@@ -89,10 +89,12 @@ async def open_pages(link: Link, stream: str, pattern: str) -> AsyncGenerator[Pa
     pages = Pages(link, f"$JS.API.DIRECT.GET.{stream}", pattern, inbox)
     listening = await link.connection.listen(inbox + ".*", pages.take)
     forget_refusals = link.connection.on_refusal(pages.refused)
+    forget_losses = link.connection.on_disconnect(pages.lost)
     try:
         yield pages
     finally:
         forget_refusals()
+        forget_losses()
         await link.connection.forget(listening)
 
 
@@ -176,6 +178,11 @@ class Pages:
         """The user may not ask for pages: no answer will come. `subject` is in lower case."""
         if subject == self._request.lower() and self._end is not None and not self._end.done():
             self._end.set_exception(permission_missing(kind, self._request))
+
+    def lost(self) -> None:
+        """The connection has gone, and the rest of the page with it."""
+        if self._end is not None and not self._end.done():
+            self._end.set_result(1)
 
     def take(self, message: Inbound) -> None:
         """Note one answer; runs in the read loop."""
