@@ -27,7 +27,8 @@ class EventFilter:
     """A compiled filter. `spec` is the filter as given, as plain data that can't be changed any more.
 
     >>> compile_filter({"total": {"gte": 100}, "customer.land": ["FR", "DE"]}).matches(
-    ...     {"total": 120, "customer": {"land": "FR"}})
+    ...     {"total": 120, "customer": {"land": "FR"}}
+    ... )
     True
     """
 
