@@ -179,7 +179,9 @@ class TestNobodyHosts:
     async def test_b131_ctrl_c_ends_a_wait_without_an_end(self, field: Field):
         await field.host(shop([], "one"))
         program = (
-            "import asyncio, sys\nfrom jetjobs import JobClient\n"
+            "import asyncio, signal, sys\nfrom jetjobs import JobClient\n"
+            # A shell that starts its commands in the background has SIGINT ignored, for their children too.
+            "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
             "async def main():\n"
             "    async with JobClient(sys.argv[1], project=sys.argv[2]) as client:\n"
             "        run = await client.get_job('shop.typo').trigger(allow_unknown=True)\n"
