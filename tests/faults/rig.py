@@ -96,7 +96,9 @@ class Journal:
         return self.lines("start", run, job)
 
     def ends(self, run: str | None = None, job: str | None = None) -> list[Line]:
-        return self.lines("end", run, job)
+        """One line for each start that has ended: an interrupted writer writes its line again."""
+        ends = {line.start: line for line in reversed(self.lines("end", run, job))}
+        return list(reversed(ends.values()))
 
     async def started(
         self, run: str | None = None, times: int = 1, within: float = 15.0, job: str | None = None

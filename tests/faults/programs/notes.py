@@ -30,9 +30,16 @@ def noted(ctx: JobContext[Any], **fields: Any) -> Generator[None]:
     """A start's line, and at the end of the block, whatever ends it, the end's."""
     about = {"job": ctx.job, "run": ctx.run_id, "attempt": ctx.attempt, "start": secrets.token_hex(4)}
     note("start", **about, **fields)
+    how = "return"
     try:
         yield
     except BaseException as error:
-        note("end", **about, how=type(error).__name__, reason=ctx.cancel_reason)
+        how = type(error).__name__
         raise
-    note("end", **about, how="return", reason=ctx.cancel_reason)
+    finally:
+        try:
+            note("end", **about, how=how, reason=ctx.cancel_reason)
+        except BaseException as struck:
+            # The interrupt of a thread may strike before or after the line is out: two lines of a start count once.
+            note("end", **about, how=type(struck).__name__, reason=ctx.cancel_reason)
+            raise
