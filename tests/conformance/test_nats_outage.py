@@ -5,9 +5,14 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator
+from dataclasses import replace
 
+import nats
 import pytest
+from nats.aio.client import Client
+from nats.errors import NoRespondersError
 
+from jetjobs._core import names
 from jetjobs._core.bodies import ClaimCheck
 from jetjobs._core.models import RunKey, RunRecord, RunStatus
 from jetjobs._nats import open_backend
@@ -68,6 +73,41 @@ async def test_a_scan_goes_on_after_a_restart(backend: Backend, own_server: Real
         if len(seen) == 10:
             await asyncio.to_thread(own_server.restart)
     assert sorted(seen) == sorted(wanted)
+
+
+async def test_a_scan_waits_for_a_stream_that_answers_no_more_for_a_moment(
+    backend: Backend, own_server: RealServer, project: str
+):
+    """As a server does that restarts: it takes connections before its streams answer."""
+    wanted = {f"r{n}" for n in range(2500)}
+    await asyncio.gather(*(backend.runs.create(record(run_id)) for run_id in wanted))
+    client = await nats.connect(own_server.url)
+    streams = client.jetstream()
+    config = (await streams.stream_info(stream := names.bucket_stream(names.runs_bucket(project)))).config
+    seen: list[str] = []
+    back: list[asyncio.Task[None]] = []
+
+    async def answer_again() -> None:
+        await asyncio.sleep(0.5)
+        await streams.update_stream(config)
+
+    async for stored in backend.runs.scan():
+        seen.append(stored.record.run_id)
+        if len(seen) == 10:
+            await streams.update_stream(replace(config, allow_direct=False))
+            assert await nobody_answers(client, f"$JS.API.DIRECT.GET.{stream}")
+            back.append(asyncio.create_task(answer_again()))
+    await asyncio.gather(*back)
+    assert sorted(seen) == sorted(wanted)
+    await client.close()
+
+
+async def nobody_answers(client: Client, subject: str) -> bool:
+    try:
+        await client.request(subject, b"{}")
+    except NoRespondersError:
+        return True
+    return False
 
 
 async def test_a_project_nobody_prepared_is_told_apart_from_one_without_runs(own_server: RealServer, project: str):

@@ -13,10 +13,11 @@ from datetime import datetime
 from typing import Final, NamedTuple
 
 from jetjobs._core.messages import Message
+from jetjobs._nats.dial import LONGEST_WAIT
 from jetjobs._nats.faults import Refused, permission_missing
 from jetjobs._nats.inbound import Inbound
 from jetjobs._nats.link import Link
-from jetjobs.errors import BrokerUnavailable
+from jetjobs.errors import BrokerUnavailable, ProjectNotPrepared
 
 EVERYTHING: Final = ">"
 
@@ -31,6 +32,8 @@ _OF_THE_PAGE: Final = frozenset(
 
 _PAGE_TIMEOUT: Final = 5.0
 _ATTEMPTS: Final = 3
+_RECONNECT: Final = LONGEST_WAIT + _PAGE_TIMEOUT
+_RESTART: Final = 1.0  # a server that has just restarted takes connections before its streams answer
 
 
 class Entry(NamedTuple):
@@ -114,6 +117,7 @@ class Pages:
         self._messages: list[Inbound] = []
         self._number = 0
         self._single = False
+        self._answered = False
         self._reply = ""
         self._end: asyncio.Future[int] | None = None
 
@@ -126,7 +130,7 @@ class Pages:
         failures = 0
         self._ask(start, last)
         while True:
-            await self._link.connection.wait_connected(_PAGE_TIMEOUT)
+            await self._link.connection.wait_connected(_RECONNECT)
             left, messages = await self._page()
             failures = 0 if messages or not left else failures + 1
             if failures == _ATTEMPTS:
@@ -144,7 +148,7 @@ class Pages:
     async def newest(self) -> Inbound | None:
         """The message with the highest sequence under the pattern."""
         for _ in range(_ATTEMPTS):
-            await self._link.connection.wait_connected(_PAGE_TIMEOUT)
+            await self._link.connection.wait_connected(_RECONNECT)
             self._post({"last_by_subj": self._pattern}, single=True)
             left, messages = await self._page()
             if messages or not left:
@@ -165,13 +169,23 @@ class Pages:
             self._end.set_result(1)
 
     async def _page(self) -> tuple[int, list[Inbound]]:
-        """What came of the last request, and how many are left after it: at least 1 when the page broke off."""
+        """What came of the last request, and how many are left after it: at least 1 when the page broke off.
+
+        Raises:
+            ProjectNotPrepared: nobody answers, and nobody did before.
+        """
         assert self._end is not None
         try:
             async with asyncio.timeout(_PAGE_TIMEOUT):
                 left = await self._end
         except TimeoutError:
-            left = 1
+            return 1, self._messages
+        except ProjectNotPrepared:
+            if not self._answered:
+                raise
+            await asyncio.sleep(_RESTART)
+            return 1, self._messages
+        self._answered = True
         return left, self._messages
 
     def refused(self, kind: str, subject: str) -> None:
