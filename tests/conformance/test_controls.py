@@ -50,6 +50,25 @@ class TestOrders:
         ended = await asyncio.gather(*tries, return_exceptions=True)
         assert [type(each) for each in ended if isinstance(each, BaseException)] == [WrongRevision]
 
+    async def test_those_deleted_by_another_tool_can_be_given_again(self, catalog: Catalog, world: World):
+        if not isinstance(world, NatsWorld):
+            pytest.skip("only other tools leave a marker")
+        import nats
+
+        seen = await catalog.set_control(JobControl(*SEND, paused=True), 0)
+        client = await nats.connect(world.url)
+        bucket = await client.jetstream().key_value(names.jobs_bucket(world.project))
+        await bucket.delete(names.control_key(SEND))
+        await client.close()
+        assert (await catalog.control(SEND), await catalog.controls()) == (None, [])
+        with pytest.raises(WrongRevision):
+            await catalog.set_control(JobControl(*SEND), seen)
+        again = JobControl(*SEND, max_concurrency=2)
+        revision = await catalog.set_control(again, 0)
+        assert await catalog.control(SEND) == (again, revision)
+        with pytest.raises(WrongRevision):
+            await catalog.set_control(JobControl(*SEND), 0)
+
     async def test_all_of_them_by_module_and_job(self, catalog: Catalog):
         addresses = [("control", "x"), ("a.b", "x"), ("a", "z"), ("a", "y")]
         for module, job in addresses:

@@ -49,6 +49,7 @@ class Controls:
         self._names = {job.address: (job.now_called.address,) if job.now_called else () for job in jobs}
         self._known: dict[JobAddress, StoredControl] = {}
         self._applied: dict[JobAddress, Standing] = {}
+        self._ordered: set[JobAddress] = set()  # jobs to look after: what was ordered may have been removed since
         self._runners: dict[JobAddress, Runner] = {}
         self._rung: set[JobAddress] = set()
         self.wake: Callable[[], None] = _nothing
@@ -79,19 +80,21 @@ class Controls:
         """Read the orders, and bring in line what they concern."""
         rung, self._rung = self._rung, set()
         await self._learn(rung)
-        await in_batches(self._apply(address) for address in self._declared if self._orders(address))
+        await in_batches(self._apply(address) for address in tuple(self._ordered))
 
     async def _learn(self, rung: set[JobAddress]) -> None:
-        """What is ordered; of the jobs whose bell rang as the leader has it, as a list may come late."""
+        """What is ordered. A list may come late: the leader tells where a bell rang, and where one knows less."""
         catalog = self._engine.backend.catalog
-        for stored in await catalog.controls():
-            known = self._known.get(stored.control.address)
-            if known is None or known.revision < stored.revision:
-                self._known[stored.control.address] = stored
-        for address in rung:
-            found = await catalog.control(address)
+        listed = {stored.control.address: stored for stored in await catalog.controls()}
+        behind = {name for name, known in self._known.items() if not _as_new(listed.get(name), known)}
+        self._known |= {name: stored for name, stored in listed.items() if name not in behind}
+        for name in rung | behind:
+            found = await catalog.control(name)
             if found is not None:
-                self._known[address] = found
+                self._known[name] = found
+            else:
+                self._known.pop(name, None)
+        self._ordered.update(filter(self._orders, self._declared))
 
     def _orders(self, address: JobAddress) -> list[StoredControl]:
         return [self._known[name] for name in (*self._names[address], address) if name in self._known]
@@ -107,10 +110,17 @@ class Controls:
             if described is not None:
                 now = now._replace(limit=described.max_concurrency)
             if now == self._applied.get(address) and not now.paused:
+                self._let_be(address)
                 return
         await self._ensure(address, now, update=True)
         if address in self._runners:
             self._runners[address].resize(now.limit)
+        self._let_be(address)
+
+    def _let_be(self, address: JobAddress) -> None:
+        """What nobody orders anything for is left as it is from now on."""
+        if not self._orders(address):
+            self._ordered.discard(address)
 
     async def _ensure(self, address: JobAddress, now: Standing, *, update: bool) -> None:
         engine = self._engine
@@ -123,6 +133,10 @@ class Controls:
         self._applied[address] = now
         if before != now and (before is not None or now.paused):
             log.info("job_controlled", job=str(address), limit=now.limit, paused=now.paused)
+
+
+def _as_new(listed: StoredControl | None, known: StoredControl) -> bool:
+    return listed is not None and listed.revision >= known.revision
 
 
 def _nothing() -> None:

@@ -17,6 +17,7 @@ from jetjobs._nats.faults import STREAM_NOT_FOUND, NotFound
 from jetjobs._nats.link import Link
 from jetjobs._nats.newest import Part, read_newest
 from jetjobs._nats.pages import Entry, read_pages
+from jetjobs.errors import WrongRevision
 
 WRITE_TIMEOUT: Final = 5.0
 
@@ -59,6 +60,16 @@ class Bucket:
     async def put(self, subject: str, data: bytes, *, expected: int | None = None, ttl: timedelta | None = None) -> int:
         """Write an entry; `expected` is the revision it must have (0: none). An entry without `ttl` stays."""
         return await self._link.writer.write(subject, data, write_headers(expected, ttl), timeout=WRITE_TIMEOUT)
+
+    async def create(self, subject: str, data: bytes) -> int:
+        """Write an entry that must not exist yet. `nats kv del` leaves a marker, which counts as none."""
+        try:
+            return await self.put(subject, data, expected=0)
+        except WrongRevision:
+            marker = await self.marker(subject)
+            if marker is None:
+                raise
+            return await self.put(subject, data, expected=marker)
 
     async def get(self, subject: str) -> Entry | None:
         """The entry as the leader has it. A marker that some other client left counts as none."""

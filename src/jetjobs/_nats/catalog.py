@@ -84,8 +84,10 @@ class NatsCatalog:
 
     async def set_control(self, control: JobControl, revision: int) -> int:
         """Replace the orders for a job last seen at `revision` (0: none); returns the new revision."""
-        subject = self._jobs.subject(names.control_key(control.address))
-        return await self._jobs.put(subject, wire.pack_control(control), expected=revision)
+        subject, data = self._jobs.subject(names.control_key(control.address)), wire.pack_control(control)
+        return await (
+            self._jobs.put(subject, data, expected=revision) if revision else self._jobs.create(subject, data)
+        )
 
     async def say(self, presence: HostPresence, ttl: timedelta) -> None:
         """Say that a host lives; the entry goes by itself after `ttl`."""

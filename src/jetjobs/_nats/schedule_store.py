@@ -35,14 +35,7 @@ class NatsScheduleStore:
         """Store a schedule that must not exist yet, under its id and its name; returns its revision."""
         data = wire.pack_schedule(schedule)
         await self._take_name(schedule.name, schedule.schedule_id)
-        subject = self._record(schedule.schedule_id)
-        try:
-            return await self._bucket.put(subject, data, expected=0)
-        except WrongRevision:
-            marker = await self._bucket.marker(subject)  # `nats kv del` leaves one, on which no create could succeed
-            if marker is None:
-                raise
-            return await self._bucket.put(subject, data, expected=marker)
+        return await self._bucket.create(self._record(schedule.schedule_id), data)
 
     async def update(self, schedule: ScheduleRecord, revision: int, *, ttl: timedelta | None = None) -> int:
         """Replace the schedule last seen at `revision`; returns the new revision."""

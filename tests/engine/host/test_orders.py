@@ -92,6 +92,28 @@ async def test_a_limit_of_nobody_any_more_is_the_declared_one_for_all(memory_sta
     assert host.ports.calls["broker.ensure_consumer"] == before, "nothing is ordered: nothing to see to"
 
 
+@pytest.mark.parametrize("rung", [True, False])
+async def test_orders_that_somebody_removed_hold_no_more(memory_stage: Stage, *, rung: bool) -> None:
+    """By hand, or with the bucket. Resuming writes nothing then, and the job must go on all the same."""
+    stage = memory_stage
+    host = await stage.host()
+    await stage.client.jobs.override(*JOB, max_concurrency=2)
+    await stage.client.jobs.pause(*JOB)
+    await stage.when(lambda: paused_on(stage, 0) and host.host.health().jobs[0].limit == 2)
+    waiting = await stage.trigger("return")
+    assert isinstance(stage.world, MemoryWorld)
+    project = stage.world.cluster.project(stage.world.project)
+    project.controls.remove(JobAddress(*JOB))
+    if rung:
+        assert (await stage.client.jobs.resume(*JOB)).control is None
+    await stage.when(lambda: not paused_on(stage, 0), within=1 if rung else 11)
+    assert (await stage.ended(waiting)).status is RunStatus.SUCCEEDED
+    assert host.host.health().jobs[0].limit == project.consumer(JobAddress(*JOB)).max_ack_pending == 4
+    before = host.ports.calls["catalog.control"]
+    await stage.world.elapse(30)
+    assert host.ports.calls["catalog.control"] == before, "nothing is ordered: nothing to ask for"
+
+
 async def test_orders_for_a_job_hold_for_its_old_name(memory_stage: Stage) -> None:
     stage = memory_stage
     module = Module("m")
