@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, NoReturn, Protocol, cas
 from jetjobs._core import codec
 from jetjobs._core.bodies import Body
 from jetjobs._core.models import NOTHING, JobAddress, LogLine, Progress, RunRecord, TriggerInfo
+from jetjobs._core.texts import MAX_NAME
 from jetjobs._journal import Journal as Journal
 from jetjobs.errors import JobsNotHosted, PayloadError, PayloadTooLargeError
 from jetjobs.outcomes import JobInterrupted, Skip
@@ -181,7 +182,8 @@ class JobContext(Generic[S]):
         """
         text = message if type(message) is str else _shown(message)
         name = _LEVELS.get(str(level).lower(), "info")
-        kept = {key: _storable(value) for key, value in list(fields.items())[:MAX_FIELDS]} if fields else NOTHING
+        some = list(fields.items())[:MAX_FIELDS]
+        kept = {_cut(key, MAX_NAME): _storable(value) for key, value in some} if some else NOTHING
         self._journal.add(LogLine(self._clock_now(), name, _cut(text, MAX_TEXT), kept))
         # Not the fields as given: a renderer would call their __repr__ unguarded.
         said = {f"{key}_" if key in _STRUCTLOGS_OWN else key: value for key, value in kept.items()}

@@ -9,34 +9,25 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from structlog.testing import capture_logs
 
-from jetjobs._core import wire
+from jetjobs._core import texts, wire
 from jetjobs._core.bodies import Body
 from jetjobs._core.models import Attempt, LogLine, Progress, RunError, RunRecord, RunStatus, TriggerInfo
 from jetjobs._core.shapes import pack
+from jetjobs.context import Journal
+from tests.support.handler_contexts import make
 
 AT = datetime(2026, 3, 1, 12, 0, 0, 123_456, tzinfo=UTC)
-
-
 LIMIT = 512 * 1024
-
-
-texts = st.text(st.characters(exclude_categories=("Cs",)), max_size=20)
-
-
-counts = st.integers(0, 2**40)
-
-
-instants = st.datetimes(timezones=st.just(UTC))
-
-
-errors = st.builds(RunError, texts, texts, texts)
-
-
-attempts = st.builds(Attempt, counts, texts, st.none() | instants, st.none() | instants, texts, st.none() | errors)
-
-
 PLAIN = RunRecord("01abc", "billing", "send", RunStatus.RUNNING)
+
+
+def said(message: str, /, **fields: Any) -> LogLine:
+    journal = Journal()
+    with capture_logs():
+        make(journal).log(message, **fields)
+    return journal.logs[0]
 
 
 def lines(count: int, size: int) -> tuple[LogLine, ...]:
@@ -125,7 +116,7 @@ class TestFits:
 class TestTexts:
     @given(st.text(), st.integers(40, 200))
     def test_a_cut_text_keeps_its_limit_and_tells_its_length(self, text: str, limit: int) -> None:
-        for cut in (wire.cut, wire.cut_front):
+        for cut in (texts.cut, texts.cut_front):
             found = cut(text, limit)
             size = len(found.encode())
             assert size <= limit
@@ -134,45 +125,56 @@ class TestTexts:
             )
 
     def test_a_text_keeps_its_beginning_and_a_traceback_its_end(self) -> None:
-        assert wire.cut("a" * 50 + "z" * 50, 60).startswith("aaaa")
-        assert wire.cut_front("a" * 50 + "z" * 50, 60).endswith("zzzz")
-        assert wire.cut("short", 60) == wire.cut_front("short", 60) == "short"
-        assert wire.cut("é", 60) == wire.cut_front("é", 60) == "é"
+        assert texts.cut("a" * 50 + "z" * 50, 60).startswith("aaaa")
+        assert texts.cut_front("a" * 50 + "z" * 50, 60).endswith("zzzz")
+        assert texts.cut("short", 60) == texts.cut_front("short", 60) == "short"
+        assert texts.cut("é", 60) == texts.cut_front("é", 60) == "é"
 
     def test_errors(self) -> None:
-        error = wire.run_error("E" * 300, "m" * 3_000_000, "t" * 3_000_000)
+        error = texts.run_error("E" * 300, "m" * 3_000_000, "t" * 3_000_000)
         assert (len(error.type.encode()), len(error.message.encode()), len(error.traceback.encode())) == (
             200,
             8192,
             32768,
         )
-        assert wire.run_error("ValueError", "no") == RunError("ValueError", "no")
+        assert texts.run_error("ValueError", "no") == RunError("ValueError", "no")
 
-    def test_reasons_and_progress(self) -> None:
-        assert len(wire.reason("r" * 5000).encode()) == 1024
-        assert wire.progress(1, 2) == Progress(1, 2)
-        assert len((wire.progress(1, 2, "m" * 5000).message or "").encode()) == 1024
+    def test_reasons(self) -> None:
+        assert len(texts.reason("r" * 5000).encode()) == 1024
 
-    def test_a_log_line(self) -> None:
-        assert wire.log_line(AT, "info", "sending", {}) == LogLine(AT, "info", "sending")
-        line = wire.log_line(AT, "info", "m" * 5000, {"at": AT, "raw": b"AB", "x": object()})
-        assert len(line.message.encode()) == 4096
-        assert line.fields["at"] == AT.isoformat()
-        assert line.fields["raw"] == "base64:QUI="
+
+class TestSaidByHandlers:
+    """What a context keeps for the record, whatever a handler says."""
+
+    @pytest.mark.parametrize("size", [8192, 8193, 3_000_000])
+    def test_a_message(self, size: int) -> None:
+        line = said("m" * size)
+        assert len(line.message) == 8192
+        assert line.message.endswith("…") is (size > 8192)
 
     @pytest.mark.parametrize(
         "given",
         [
             {"a": "x" * 10_000, "ok": True, "n": None},
-            {f"field{number}": "y" * 500 for number in range(40)},
+            {f"field{number}": "y" * 5000 for number in range(40)},
             {f"field{number}": number for number in range(5000)},
+            {"n" * 10_000: 1, "ü" * 10_000: 2},
             {"half": "\ud800"},
             {"\ud800": 1},
             {"huge": 2**70},
             {"deep": [[[["x" * 9000]]]]},
+            {"raw": b"x" * 2000},
+            {"at": AT, "x": object()},
         ],
     )
-    def test_fields_of_any_size_fit(self, given: dict[str, Any]) -> None:
-        line = wire.log_line(AT, "info", "m", given)
-        assert len(pack(dict(line.fields))) <= 4096
-        assert wire.unpack_record(wire.pack_record(replace(PLAIN, logs=(line,)))).logs == (line,)
+    def test_fields(self, given: dict[str, Any]) -> None:
+        line = said("m", **given)
+        assert 0 < len(line.fields) <= 32
+        assert all(len(name) <= 200 and len(pack({"": value})) <= 4096 for name, value in line.fields.items())
+        record = replace(PLAIN, logs=(line,))
+        assert wire.unpack_record(wire.pack_record(record)).logs == (line,)
+
+    def test_progress(self) -> None:
+        journal = Journal()
+        make(journal).progress(1, 2, "m" * 5000)
+        assert journal.progress == Progress(1, 2, "m" * 2047 + "…")

@@ -31,12 +31,7 @@ from jetjobs._core.shapes import (
     shape_record,
     shape_schedule,
 )
-from jetjobs._core.texts import cut as cut
-from jetjobs._core.texts import cut_front
-from jetjobs._core.texts import log_line as log_line
-from jetjobs._core.texts import progress as progress
-from jetjobs._core.texts import reason as reason
-from jetjobs._core.texts import run_error as run_error
+from jetjobs._core.texts import cut, cut_front
 from jetjobs.errors import PayloadInvalidError
 
 VERSION: Final = 1
