@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -110,7 +111,6 @@ class TestTable:
         head = "jetjobs.shop.trigger.billing=2Einvoices.send."
         assert names.trigger_subject("shop", RUN) == head + "run.01abc"
         assert names.tick_subject("shop", BILLING, "s1") == head + "tick.s1"
-        assert names.job_triggers("shop", BILLING) == head + ">"
         assert names.consumer_filters("shop", BILLING) == (head + "run.>", head + "tick.>")
         assert names.trigger_id_pattern("shop", "01abc") == "jetjobs.shop.trigger.*.*.run.01abc"
 
@@ -119,8 +119,15 @@ class TestTable:
         assert names.schedule_subject("shop", BILLING, "s1") == head + "tick.s1"
         assert names.retry_subject("shop", RUN, 2) == head + "run.01abc.2"
         assert names.run_schedules("shop", RUN) == head + "run.01abc.*"
-        assert names.job_schedules("shop", BILLING) == head + ">"
         assert names.schedule_id_pattern("shop", "01abc") == "jetjobs.shop.schedule.*.*.run.01abc.*"
+
+    @pytest.mark.parametrize(
+        "chosen, within",
+        [({}, "*.*"), ({"module": "a.b"}, "a=2Eb.*"), ({"address": BILLING}, "billing=2Einvoices.send")],
+    )
+    def test_of_all_runs_of_a_job_or_a_module(self, chosen: dict[str, Any], within: str) -> None:
+        both = names.run_patterns("shop", **chosen)
+        assert both == (f"jetjobs.shop.schedule.{within}.run.>", f"jetjobs.shop.trigger.{within}.run.>")
 
     def test_buckets(self) -> None:
         assert names.runs_bucket("shop") == "jetjobs_shop_runs"
@@ -142,11 +149,9 @@ class TestTable:
         assert (
             signal_subjects.cancel_subject("shop", RUN) == "jetjobs.shop.control.cancel.billing=2Einvoices.send.01abc"
         )
-        assert (
-            signal_subjects.cancel_pattern("shop", BILLING) == "jetjobs.shop.control.cancel.billing=2Einvoices.send.*"
-        )
         assert signal_subjects.all_cancels("shop") == "jetjobs.shop.control.cancel.>"
         assert signal_subjects.host_subject("shop", "h-1") == "jetjobs.shop.control.host.h-1"
+        assert signal_subjects.drain_subject("shop", "h.1") == "jetjobs.shop.control.drain.h=2E1"
         ended = signal_subjects.ended_subject("shop", RunStatus.FAILED, RUN)
         assert ended == "jetjobs.shop.events.FAILED.billing=2Einvoices.send.01abc"
         assert signal_subjects.ended_pattern("shop", RUN) == "jetjobs.shop.events.*.billing=2Einvoices.send.01abc"
@@ -236,29 +241,13 @@ class TestParsing:
         assert names.parse_trigger_subject("shop", subject) is None
 
     @given(projects, runs)
-    def test_records_and_doorbells(self, project: str, run: RunKey) -> None:
-        assert names.parse_record_subject(project, names.record_subject(project, run)) == run
+    def test_doorbells(self, project: str, run: RunKey) -> None:
         assert signal_subjects.parse_cancel_subject(project, signal_subjects.cancel_subject(project, run)) == run
-        assert names.parse_record_subject(project, signal_subjects.cancel_subject(project, run)) is None
         assert signal_subjects.parse_cancel_subject(project, names.record_subject(project, run)) is None
 
     @pytest.mark.parametrize("key", ["", "m.j", "m.j.", "m.j.x.y", "m.=41.x"])
-    def test_other_keys(self, key: str) -> None:
-        assert names.parse_record_subject("shop", "$KV.jetjobs_shop_runs." + key) is None
-
-    @given(projects, runs, st.sampled_from(RunStatus))
-    def test_ends(self, project: str, run: RunKey, status: RunStatus) -> None:
-        assert signal_subjects.parse_ended_subject(project, signal_subjects.ended_subject(project, status, run)) == (
-            status,
-            run,
-        )
-
-    @pytest.mark.parametrize(
-        "subject",
-        ["jetjobs.shop.events.EATEN.m.j.x", "jetjobs.shop.events.FAILED.m.j", "jetjobs.other.events.FAILED.m.j.x", ""],
-    )
-    def test_other_ends(self, subject: str) -> None:
-        assert signal_subjects.parse_ended_subject("shop", subject) is None
+    def test_other_doorbells(self, key: str) -> None:
+        assert signal_subjects.parse_cancel_subject("shop", "jetjobs.shop.control.cancel." + key) is None
 
 
 class TestRunIds:

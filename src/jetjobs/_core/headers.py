@@ -41,7 +41,6 @@ TTL: Final = "Nats-TTL"
 NATS_SCHEDULE: Final = "Nats-Schedule"
 NATS_SCHEDULE_TARGET: Final = "Nats-Schedule-Target"
 NATS_SCHEDULE_NEXT: Final = "Nats-Schedule-Next"
-NATS_SCHEDULER: Final = "Nats-Scheduler"
 
 MSGPACK_TYPE: Final = "application/msgpack"
 JSON_TYPE: Final = "application/json"

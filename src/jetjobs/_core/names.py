@@ -107,16 +107,6 @@ def run_patterns(project: str, address: JobAddress | None = None, module: str | 
     return f"jetjobs.{project}.schedule.{within}.run.>", f"jetjobs.{project}.trigger.{within}.run.>"
 
 
-def job_triggers(project: str, address: JobAddress) -> str:
-    """All trigger subjects of a job, reserved ones included."""
-    return _prefix(project, "trigger", address.module, address.job) + ">"
-
-
-def job_schedules(project: str, address: JobAddress) -> str:
-    """All schedule subjects of a job."""
-    return _prefix(project, "schedule", address.module, address.job) + ">"
-
-
 def consumer(address: JobAddress) -> str:
     """Name of a job's durable consumer. `=_` can't come from a name, so it parts the two for certain.
 
@@ -238,12 +228,6 @@ def record_pattern(project: str, address: JobAddress | None = None, module: str 
 def record_id_pattern(project: str, run_id: str) -> str:
     """Subjects of the records with this run id, of whatever job."""
     return f"$KV.jetjobs_{project}_runs.*.*.{run_id}"
-
-
-def parse_record_subject(project: str, subject: str) -> RunKey | None:
-    """The run whose record lies on a subject; `None` for any other subject."""
-    prefix = f"$KV.jetjobs_{project}_runs."
-    return run_of(subject.removeprefix(prefix).split(".")) if subject.startswith(prefix) else None
 
 
 def job_key(address: JobAddress) -> str:

@@ -12,11 +12,6 @@ def cancel_subject(project: str, run: RunKey) -> str:
     return f"jetjobs.{project}.control.cancel.{record_key(run)}"
 
 
-def cancel_pattern(project: str, address: JobAddress) -> str:
-    """Doorbells of all runs of a job."""
-    return f"jetjobs.{project}.control.cancel.{job_key(address)}.*"
-
-
 def all_cancels(project: str) -> str:
     """Doorbells of all runs of the project."""
     return f"jetjobs.{project}.control.cancel.>"
@@ -62,14 +57,6 @@ def ended_subject(project: str, status: RunStatus, run: RunKey) -> str:
 def ended_pattern(project: str, run: RunKey) -> str:
     """Where the end of a run is announced, whatever its status."""
     return f"jetjobs.{project}.events.*.{record_key(run)}"
-
-
-def parse_ended_subject(project: str, subject: str) -> tuple[RunStatus, RunKey] | None:
-    """Which run ended, and how; `None` for any other subject."""
-    prefix = f"jetjobs.{project}.events."
-    status, _, rest = subject.removeprefix(prefix).partition(".")
-    run = run_of(rest.split(".")) if subject.startswith(prefix) else None
-    return (RunStatus[status], run) if run is not None and status in RunStatus.__members__ else None
 
 
 def call_subject(project: str, address: JobAddress) -> str:

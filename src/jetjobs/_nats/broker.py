@@ -15,6 +15,7 @@ from jetjobs._clock import Clock, SystemClock
 from jetjobs._core import names, signal_subjects
 from jetjobs._core.controls import Standing
 from jetjobs._core.gateway_calls import is_inbox
+from jetjobs._core.headers import EXPECTED_LAST, EXPECTED_LAST_ON
 from jetjobs._core.messages import Message, Outgoing
 from jetjobs._core.models import NOTHING, JobAddress, RunKey, RunRecord
 from jetjobs._log import get_logger
@@ -36,9 +37,6 @@ from jetjobs._ports import DrainAnswer, OnCall, OnDelivery
 from jetjobs.errors import AnswerUnknown, BrokerError, BrokerUnavailable
 
 _log = get_logger("jetjobs.nats")
-
-_EXPECTED: Final = "Nats-Expected-Last-Subject-Sequence"
-_EXPECTED_ON: Final = "Nats-Expected-Last-Subject-Sequence-Subject"
 
 _WRITE_TIMEOUT: Final = 5.0
 _ASK_TIMEOUT: Final = 1.0
@@ -174,9 +172,9 @@ class NatsBroker:
         if expected == 0 and expected_on is None:
             headers = self._first_blocks.of(message)
         elif expected is not None:
-            headers = {**message.headers, _EXPECTED: str(expected)}
+            headers = {**message.headers, EXPECTED_LAST: str(expected)}
             if expected_on is not None:
-                headers[_EXPECTED_ON] = expected_on
+                headers[EXPECTED_LAST_ON] = expected_on
         seconds = _WRITE_TIMEOUT if timeout is None else timeout.total_seconds()
         return self._link.writer.send(message.subject, message.data, headers, timeout=seconds)
 

@@ -13,13 +13,14 @@ from typing import Final
 
 from nats.errors import BadHeaderError
 
+from jetjobs._core.headers import EXPECTED_LAST
 from jetjobs._core.messages import Outgoing
 from jetjobs._nats.faults import from_api_error, translate
 from jetjobs._nats.link import Link
 from jetjobs._nats.tuned import header_block
 from jetjobs.errors import AnswerUnknown, BrokerUnavailable
 
-_EXPECT_NONE: Final = {"Nats-Expected-Last-Subject-Sequence": "0"}
+_EXPECT_NONE: Final = {EXPECTED_LAST: "0"}
 
 
 async def store_together(link: Link, messages: Sequence[Outgoing], *, timeout: float) -> None:
