@@ -16,6 +16,7 @@ from jetjobs._core.controls import (
     check_limit,
     job_info,
     override,
+    present_name,
     standing,
     switch,
 )
@@ -115,6 +116,12 @@ def test_a_job_shows_both():
     assert (ordered.paused, ordered.limit, ordered.max_concurrency) == (True, 2, 8)
     assert ordered.control is not None
     assert ordered.control.address == described.address
+
+
+def test_an_old_name_leads_to_the_present_one():
+    described = JobDescriptor("billing.invoices", "post", now_called="send")
+    assert present_name(described) == SEND.address
+    assert present_name(JobDescriptor("billing.invoices", "send")) is None
 
 
 @pytest.mark.parametrize("bad", [0, -1, True, False, 2.0, "2", [1]])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import datetime, timedelta
 
 import pytest
@@ -76,6 +77,10 @@ class TestFirstStart:
         assert (record.key, record.scheduled_for, record.trigger) == ("k", NOW - TICK, info)
         assert record.payload_body == trigger.body
         assert record.expires_at == NOW + timedelta(days=7)
+
+    def test_a_host_without_a_release_names_none(self):
+        rules = replace(some.rules(), version=None)
+        assert written(decided(None, some.trigger(), rules=rules), "start").version is None
 
     def test_one_that_is_late_is_missed_and_never_started(self):
         trigger = some.trigger(start_deadline=NOW)
