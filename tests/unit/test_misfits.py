@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -11,7 +12,7 @@ from jetjobs._core.bodies import Body
 from jetjobs._core.headers import read_trigger
 from jetjobs._core.messages import Message, Trigger
 from jetjobs._core.misfits import PARKED_FOR, SPACING, next_return, parked_message, verdict_on
-from jetjobs._core.models import RunKey, RunRecord, RunStatus, TriggerInfo
+from jetjobs._core.models import Owner, RunKey, RunRecord, RunStatus, TriggerInfo
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
 HOUR = timedelta(hours=1)
@@ -22,10 +23,12 @@ def trigger(schema: str | None = "theirs", deadline: datetime | None = None) -> 
     return Trigger(RUN, Body(b"\x80"), 5, NOW - HOUR, 1, payload_schema=schema, start_deadline=deadline)
 
 
-def record(status: RunStatus, expires_at: datetime | None = NOW + HOUR) -> RunRecord:
-    return RunRecord.of(
-        run_id="r1", module="shop", job="order", status=status, expires_at=expires_at, created_at=NOW - HOUR
-    )
+THIS = Owner(5, NOW - HOUR, 1, "theirs")
+
+
+def record(status: RunStatus, expires_at: datetime | None = NOW + HOUR, **fields: Any) -> RunRecord:
+    given = {"run_id": "r1", "module": "shop", "job": "order", "created_at": NOW - HOUR, "owner": THIS, **fields}
+    return RunRecord.of(status=status, expires_at=expires_at, **given)
 
 
 @pytest.mark.parametrize("schema", [None, "mine"])
@@ -40,11 +43,12 @@ def test_a_payload_of_this_release_that_is_wrong_fails(schema: str | None, statu
     [
         (None, NOW + HOUR, "park"),
         (None, NOW, "fail"),
-        (NOW + HOUR, NOW - HOUR, "park"),
+        (NOW + HOUR, NOW + HOUR, "park"),
+        (NOW + HOUR, NOW - HOUR, "fail"),
         (NOW, NOW + HOUR, "fail"),
     ],
 )
-def test_another_releases_payload_waits_until_its_start_deadline(
+def test_another_releases_payload_waits_until_its_start_deadline_or_its_expiry(
     deadline: datetime | None, expires_at: datetime, verdict: str
 ):
     assert verdict_on(trigger(deadline=deadline), None, schema=None, expires_at=expires_at, now=NOW) == verdict
@@ -59,10 +63,14 @@ def test_another_releases_payload_waits_until_its_start_deadline(
         (record(RunStatus.RETRYING, NOW), "fail"),
         (record(RunStatus.RUNNING, NOW), "fail"),
         (record(RunStatus.RETRYING, None), "park"),
+        (record(RunStatus.RUNNING, owner=Owner(6, NOW - HOUR, 1, "theirs")), "fail"),
+        (record(RunStatus.RUNNING, owner=None), "fail"),
+        (record(RunStatus.RUNNING, cancel_asked=True), "fail"),
+        (record(RunStatus.RETRYING, turn=2), "fail"),
     ],
 )
 def test_what_has_begun_waits_until_it_expires(known: RunRecord, verdict: str):
-    """A retry comes again; a RUNNING run's message is nobody's to retire; an ended run retires its messages."""
+    """A retry comes again; a RUNNING run's own message is nobody's to retire; what starts nothing goes its way."""
     given = trigger(deadline=NOW - HOUR)
     assert verdict_on(given, known, schema="mine", expires_at=NOW + HOUR, now=NOW) == verdict
 

@@ -28,15 +28,22 @@ def verdict_on(
     """What to do with a delivery whose payload doesn't validate against this host's `schema`.
 
     `park`: it waits outside the queue and comes again. `leave`: send nothing; the run of a host that died is handed
-    out again anyway. `fail`: claim it and say why. `expires_at` is the run's.
+    out again anyway. `fail`: go on as with any delivery; whoever starts it says why. `expires_at` is the run's.
+
+    Only what would start the run now is kept from it. A message that the run's record retires, or that brings back a
+    retry which was saved and never published, needs no handler, and parked it would do neither.
     """
     if trigger.payload_schema is None or trigger.payload_schema == schema:
         return "fail"
     if record is None:
-        return "park" if now < (trigger.start_deadline or expires_at) else "fail"
-    if record.status.is_terminal or now >= (record.expires_at or expires_at):
+        return "park" if now < min(trigger.start_deadline or expires_at, expires_at) else "fail"
+    if record.status.is_terminal or record.cancel_asked or now >= (record.expires_at or expires_at):
         return "fail"
-    return "leave" if record.status is RunStatus.RUNNING else "park"
+    if record.status is RunStatus.RUNNING:
+        owner = record.owner
+        mine = owner is not None and owner.is_message(trigger.sequence, trigger.stored_at)
+        return "leave" if mine else "fail"
+    return "park" if trigger.turn >= record.turn else "fail"
 
 
 def next_return(last: datetime | None, now: datetime) -> datetime:

@@ -45,9 +45,12 @@ class Parking:
 
     async def left_to_another(self, held: HeldRun, refused: PayloadInvalidError, stored: Stored | None) -> bool:
         """Whether a payload that doesn't validate here was made for another release's host, and left to one."""
-        trigger, record = held.trigger, None if stored is None else stored.record
+        trigger, backend = held.trigger, self._engine.backend
         expires_at = expiry_of(trigger, self._hosted.rules)
-        schema, now = self._hosted.job.payload_schema_digest, self._engine.backend.broker.now()
+        schema, now = self._hosted.job.payload_schema_digest, backend.broker.now()
+        if stored is None and trigger.payload_schema not in {None, schema}:
+            stored = await backend.runs.get(held.key)  # a first delivery, of a run that may have a record all the same
+        record = None if stored is None else stored.record
         verdict = verdict_on(trigger, record, schema=schema, expires_at=expires_at, now=now)
         if verdict == "park":
             self._tell(held.key, refused)
