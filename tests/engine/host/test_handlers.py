@@ -10,6 +10,7 @@ from structlog.testing import capture_logs
 
 from jetjobs import Discard, JobContext, RetryAfter, Snooze
 from jetjobs._core.models import RunStatus
+from jetjobs._core.texts import MAX_TRACEBACK
 from tests.engine.host.stage import Stage
 
 
@@ -45,6 +46,20 @@ async def test_a_failure_is_in_the_log_of_the_host_with_the_handlers_own_frames(
     assert line["exception"] == record.error.traceback
     assert __file__ in line["exception"]
     assert "execution.py" not in line["exception"]
+
+
+async def test_of_a_failure_of_any_size_the_log_has_what_the_record_has(memory_stage: Stage) -> None:
+    stage = memory_stage
+    stage.play.acts["lose"] = raises(ValueError("x" * 3_000_000))
+    await stage.host()
+    with capture_logs() as said:
+        record = await stage.ended(await stage.trigger("do lose", "once"), "once")
+        await stage.when(lambda: told(said, "run_failed"))
+    (line,) = told(said, "run_failed")
+    assert record.error is not None
+    assert (line["error"], line["exception"]) == (str(record.error), record.error.traceback)
+    assert len(line["error"]) < 9 * 1024
+    assert len(line["exception"].encode()) == MAX_TRACEBACK
 
 
 async def test_an_attempt_that_is_followed_by_another_is_a_warning_without_a_traceback(memory_stage: Stage) -> None:
