@@ -23,15 +23,12 @@ from jetjobs._core.cancelling import (
     decide_cancel,
 )
 from jetjobs._core.models import RunKey, RunRecord
-from jetjobs._core.policy import JobRetention
+from jetjobs._core.policy import MAX_AGE, JobRetention
 from jetjobs._core.retention import record_ttl
 from jetjobs._ports import Stored
 from jetjobs.errors import AnswerUnknown, BrokerError, BrokerUnavailable, RunNotFound, WrongRevision
 
 Chooses = Callable[[RunRecord], bool]
-
-# As long as a message may lie in the stream by default: one that couldn't be taken away must find the record.
-_MESSAGES_AGE = timedelta(days=30)
 
 
 class Cancelling:
@@ -145,7 +142,8 @@ class Cancelling:
     async def _lifetime(self, record: RunRecord, deadline: Deadline) -> timedelta:
         """After how long the record goes by itself: hosts may remove it sooner, and nobody else ever would."""
         rule = await self._lookup.retention(self._run.address, deadline) or JobRetention()
-        return max(record_ttl(record, rule), _MESSAGES_AGE)
+        # As long as a message may lie in the stream: one that couldn't be taken away must find the record.
+        return max(record_ttl(record, rule), MAX_AGE)
 
     async def _won(self, record: RunRecord) -> CancelResult:
         """Tell who waits, and take the messages away: nobody will start them, and a leftover is harmless."""

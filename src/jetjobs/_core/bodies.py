@@ -9,6 +9,7 @@ from jetjobs._core import codec
 
 # Bodies up to this size travel in the message and the record; larger ones as a claim check.
 INLINE_LIMIT = 16 * 1024
+MAX_PAYLOAD = 64 * 1024 * 1024  # of one body, unless settings say something else
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,7 +39,7 @@ from typing import Any, Literal, NamedTuple
 from jetjobs._core.lifecycle import Event, advance, begin
 from jetjobs._core.messages import Trigger
 from jetjobs._core.models import BY_HAND, Attempt, Owner, RunError, RunRecord, RunStatus
-from jetjobs._core.policy import JobPolicy
+from jetjobs._core.policy import ACK_WAIT, JobPolicy
 from jetjobs._core.retry import later
 
 KEPT_ATTEMPTS = 20
@@ -52,7 +52,7 @@ class DeliveryRules:
 
     host_id: str
     policy: JobPolicy
-    ack_wait: timedelta = timedelta(seconds=30)
+    ack_wait: timedelta = ACK_WAIT
     version: str | None = None
 
 

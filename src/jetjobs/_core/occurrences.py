@@ -40,6 +40,7 @@ from typing import Any, Final, assert_never
 
 from jetjobs._core.intervals import Grid, IntervalTimetable, Piece, Timetable
 from jetjobs._core.models import RunRecord
+from jetjobs._core.policy import MAX_AGE
 from jetjobs._core.schedule_record import ScheduleRecord, ScheduleState, Stretch
 from jetjobs._core.settled_runs import going_until, settle_runs
 from jetjobs._core.timetables import next_occurrence, timetable_of, within
@@ -58,7 +59,7 @@ class DecisionRules:
     pass_size: int = 100
     max_waiting: int = 1_000
     search_limit: int = 10_000
-    max_age: timedelta = timedelta(days=30)
+    max_age: timedelta = MAX_AGE
 
 
 PLAIN: Final = DecisionRules()

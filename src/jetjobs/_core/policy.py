@@ -23,7 +23,10 @@ OnShutdown = Literal["retry", "fail"]
 Isolation = Literal["thread", "process"]
 Failures = type[BaseException] | tuple[type[BaseException], ...]
 
-MAX_AGE = timedelta(days=30)  # default of the stream's last safety net; see `HostSettings.max_age`
+# Defaults of `HostSettings` that others know too.
+ACK_WAIT = timedelta(seconds=30)
+LOST_AFTER = timedelta(minutes=5)
+MAX_AGE = timedelta(days=30)
 AGE_MARGIN = timedelta(hours=1)
 DEFAULT_EXPIRY = timedelta(days=7)
 EVENT_EXPIRY = timedelta(hours=24)

@@ -14,8 +14,7 @@ from typing import Literal
 from jetjobs._core.delivery import lost
 from jetjobs._core.lifecycle import Event, advance
 from jetjobs._core.models import RunError, RunRecord, RunStatus
-
-RETRY_SLACK = timedelta(minutes=5)
+from jetjobs._core.policy import LOST_AFTER
 
 Doubt = Literal["fine", "owner", "retry"]
 
@@ -24,8 +23,8 @@ Doubt = Literal["fine", "owner", "retry"]
 class ReapingRules:
     """After how long without heartbeat a RUNNING run, or past `retry_at` a RETRYING one, is looked into."""
 
-    lost_after: timedelta = timedelta(minutes=5)
-    retry_slack: timedelta = RETRY_SLACK
+    lost_after: timedelta = LOST_AFTER
+    retry_slack: timedelta = LOST_AFTER
 
 
 def doubt(record: RunRecord, rules: ReapingRules, now: datetime) -> Doubt:

@@ -13,14 +13,14 @@ from datetime import timedelta
 from fnmatch import fnmatchcase
 from typing import Any, Final, TypedDict, Unpack, cast
 
+from jetjobs._core.bodies import INLINE_LIMIT, MAX_PAYLOAD
 from jetjobs._core.checks import instance, keep, span, whole
 from jetjobs._core.durations import DurationLike, format_duration
 from jetjobs._core.models import JobAddress
-from jetjobs._core.policy import AGE_MARGIN, MAX_AGE, JobRetention
+from jetjobs._core.policy import ACK_WAIT, AGE_MARGIN, LOST_AFTER, MAX_AGE, JobRetention
 from jetjobs.errors import ConfigError
 
 _MEBI: Final = 1024 * 1024
-_LEAST_PAYLOAD: Final = 16 * 1024  # what goes inline must always be allowed
 _UNITS: Final = {"": 1, "B": 1, "KIB": 1024, "MIB": _MEBI, "GIB": 1024 * _MEBI, "KB": 1000, "MB": 10**6, "GB": 10**9}
 _SIZE: Final = re.compile(r"([0-9]{1,12})\s*([KMG]I?B|B|)", re.ASCII | re.IGNORECASE)
 
@@ -69,16 +69,16 @@ class HostSettings:
         given: The names that were set and not left to environment, file or default.
     """
 
-    ack_wait: timedelta = timedelta(seconds=30)
+    ack_wait: timedelta = ACK_WAIT
     heartbeat_every: timedelta = timedelta(seconds=10)
-    lost_after: timedelta = timedelta(minutes=5)
+    lost_after: timedelta = LOST_AFTER
     upkeep_every: timedelta = timedelta(minutes=10)
     drain: timedelta = timedelta(seconds=20)
     interrupt_grace: timedelta = timedelta(seconds=5)
     completion_error_after: timedelta = timedelta(seconds=60)
     capacity: int | None = None
     threads: int = 64
-    max_payload: int = 64 * _MEBI
+    max_payload: int = MAX_PAYLOAD
     retention: JobRetention = _RETENTION
     max_age: timedelta = MAX_AGE
     replicas: int = 1
@@ -108,7 +108,7 @@ class ClientSettings:
     """
 
     timeout: timedelta = timedelta(seconds=10)
-    max_payload: int = 64 * _MEBI
+    max_payload: int = MAX_PAYLOAD
     given: frozenset[str] = field(default=frozenset(), compare=False, repr=False)
 
     def __init__(self, **options: Unpack[ClientOptions]) -> None:
@@ -162,7 +162,7 @@ def _size(name: str, value: object) -> int:
     size = int(found[1]) * _UNITS[found[2].upper()] if found is not None else value
     if isinstance(size, bool) or not isinstance(size, int):
         raise ConfigError(f'{name} must be a number of bytes or a text such as "64MiB", not {value!r}')
-    if size < _LEAST_PAYLOAD:
+    if size < INLINE_LIMIT:  # what goes inline must always be allowed
         raise ConfigError(f"{name} must be 16 KiB or more, not {value!r}")
     return size
 

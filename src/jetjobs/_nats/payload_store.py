@@ -15,7 +15,7 @@ from datetime import datetime
 from typing import Final, Literal, TypeVar
 
 from jetjobs._core import payload_subjects
-from jetjobs._core.bodies import ClaimCheck
+from jetjobs._core.bodies import MAX_PAYLOAD, ClaimCheck
 from jetjobs._nats.bucket import EXPECT_NONE
 from jetjobs._nats.contents import holding, subject_pages
 from jetjobs._nats.faults import NotFound
@@ -25,7 +25,6 @@ from jetjobs.errors import JetStreamDisabled, PayloadInvalidError, PayloadTooLar
 
 T = TypeVar("T")
 
-MAX_PAYLOAD: Final = 64 * 1024 * 1024
 
 # Within the server's max_payload, less what subject and headers take.
 _CHUNK: Final = 512 * 1024

@@ -15,7 +15,9 @@ from datetime import timedelta
 from typing import Any, Final
 
 from jetjobs._core import names, payload_subjects
+from jetjobs._core.bodies import MAX_PAYLOAD
 from jetjobs._core.models import JobAddress
+from jetjobs._core.policy import ACK_WAIT, MAX_AGE
 from jetjobs._log import get_logger
 from jetjobs._nats.faults import CONSUMER_EXISTS, STREAM_EXISTS, Mismatch, NotFound, Refused
 from jetjobs._nats.link import Link
@@ -45,10 +47,10 @@ Config = dict[str, Any]
 class ProvisionSettings:
     """What a host's settings say about streams and consumers."""
 
-    ack_wait: timedelta = timedelta(seconds=30)
-    max_age: timedelta = timedelta(days=30)
+    ack_wait: timedelta = ACK_WAIT
+    max_age: timedelta = MAX_AGE
     replicas: int = 1
-    max_payload: int = 64 * 1024 * 1024
+    max_payload: int = MAX_PAYLOAD
 
 
 @dataclass(frozen=True, slots=True)

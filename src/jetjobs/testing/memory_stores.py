@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Literal
 
 from jetjobs._core import payload_subjects, wire
-from jetjobs._core.bodies import ClaimCheck
+from jetjobs._core.bodies import MAX_PAYLOAD, ClaimCheck
 from jetjobs._core.controls import JobControl
 from jetjobs._core.descriptors import HostPresence, JobDescriptor
 from jetjobs._core.glance import Wanted, glance
@@ -22,7 +22,6 @@ from jetjobs.testing.memory_table import Row
 _PAGE = 100
 _LATEST = datetime.max.replace(tzinfo=UTC)
 _CHUNK = 512 * 1024
-_MAX_PAYLOAD = 64 * 1024 * 1024
 
 
 class MemoryRunStore:
@@ -115,7 +114,7 @@ def _readable(rows: list[Row[bytes]]) -> list[Stored]:
 class MemoryPayloadStore:
     """Large bodies in chunks."""
 
-    def __init__(self, link: MemoryLink, *, max_payload: int = _MAX_PAYLOAD) -> None:
+    def __init__(self, link: MemoryLink, *, max_payload: int = MAX_PAYLOAD) -> None:
         self._link = link
         self._chunks = link.project.chunks
         self._max_payload = max_payload
