@@ -275,7 +275,9 @@ class Runner:
         if isinstance(why, Undecided):
             log.warning("run_undecided", run=str(held.key), error=str(why))
             return
-        # Its slot is lost to the others until a host can read the record, which waits for somebody to act.
+        # Its slot is lost to the others until a host can read the record, which waits for somebody to act. It isn't put
+        # aside as another release's payload is: that acks it, and the record may say RUNNING with this very message as
+        # its owner's, or wait for it to publish a retry; a run could lose its slot or its next attempt.
         say = log.error if isinstance(why, PayloadInvalidError) else log.warning
         say("run_given_back", run=str(held.key), error=str(why))
         held.claim = None
