@@ -157,3 +157,7 @@ def test_the_doorbell_names_its_job(module: str):
 @pytest.mark.parametrize("end", ["", "a", "a.b.c", "a=.b", "a..b"])
 def test_a_doorbell_that_names_none(end: str):
     assert signal_subjects.parse_control_subject("shop", f"jetjobs.shop.control.jobs.{end}") is None
+
+
+def test_a_subject_that_is_no_doorbell():
+    assert signal_subjects.parse_control_subject("shop", "billing.send") is None

@@ -10,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jetjobs._core.delivery import (
-    KEPT_ATTEMPTS,
     Ack,
     Action,
     Ask,
@@ -26,7 +25,7 @@ from jetjobs._core.delivery import (
     lost_attempt,
 )
 from jetjobs._core.messages import Trigger
-from jetjobs._core.models import Attempt, Owner, Progress, RunRecord, RunStatus, TriggerInfo
+from jetjobs._core.models import KEPT_ATTEMPTS, Attempt, Owner, Progress, RunRecord, RunStatus, TriggerInfo
 from jetjobs._core.retry import END_OF_TIME
 from tests.support.decided import written
 from tests.unit import strategies as some

@@ -10,9 +10,9 @@ from datetime import datetime, timedelta
 from typing import Any, assert_never
 
 from jetjobs._core.bodies import Body
-from jetjobs._core.delivery import EXPIRED, KEPT_ATTEMPTS
+from jetjobs._core.delivery import expired_error
 from jetjobs._core.lifecycle import Event, advance
-from jetjobs._core.models import Attempt, RunError, RunRecord
+from jetjobs._core.models import KEPT_ATTEMPTS, Attempt, RunError, RunRecord
 from jetjobs._core.policy import JobPolicy
 from jetjobs._core.retry import MAX_INTERRUPTIONS, backoff_delay, fits, later
 
@@ -189,10 +189,7 @@ def _waiting(
 ) -> RunRecord:
     """The record that waits for its next turn, or FAILED when it would expire before."""
     if not fits(retry_at, record.expires_at):
-        why = error or record.error
-        text = f"{EXPIRED}; {why}" if why is not None else EXPIRED
-        expired = RunError("Expired", text, why.traceback if why is not None else "")
-        return _end(record, Event.FAIL, rules, now, error=expired)
+        return _end(record, Event.FAIL, rules, now, error=expired_error(error or record.error))
     return advance(
         record,
         Event.RETRY,

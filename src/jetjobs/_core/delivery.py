@@ -38,11 +38,10 @@ from typing import Any, Literal, NamedTuple
 
 from jetjobs._core.lifecycle import Event, advance, begin
 from jetjobs._core.messages import Trigger
-from jetjobs._core.models import BY_HAND, Attempt, Owner, RunError, RunRecord, RunStatus
+from jetjobs._core.models import BY_HAND, KEPT_ATTEMPTS, LOST, Attempt, Owner, RunError, RunRecord, RunStatus
 from jetjobs._core.policy import ACK_WAIT, JobPolicy
 from jetjobs._core.retry import later
 
-KEPT_ATTEMPTS = 20
 EXPIRED = "trigger expired before it could be retried"
 
 
@@ -270,7 +269,7 @@ def lost(record: RunRecord, now: datetime) -> RunRecord:
         record,
         Event.CANCEL if record.cancel_asked else Event.FAIL,
         finished_at=now,
-        error=RunError("Lost", f"lost: no heartbeat since {since}"),
+        error=RunError(LOST, f"lost: no heartbeat since {since}"),
         attempts=lost_attempt(record),
     )
 
@@ -282,17 +281,22 @@ def _ended_instead(record: RunRecord, rules: DeliveryRules, now: datetime) -> Ru
     if record.cancel_asked:
         return advance(record, Event.CANCEL, finished_at=now, attempts=attempts, retry_at=None)
     if _expired(record, rules, now):
-        last = "its host was lost" if running else "it had been put off"  # by a snooze, or a shutdown
-        last = str(record.error) if record.error is not None else last
+        instead = "its host was lost" if running else "it had been put off"  # by a snooze, or a shutdown
         return advance(
             record,
             Event.FAIL,
             finished_at=now,
             attempts=attempts,
             retry_at=None,
-            error=RunError("Expired", f"{EXPIRED}; {last}", record.error.traceback if record.error else ""),
+            error=expired_error(record.error, instead),
         )
     return None
+
+
+def expired_error(last: RunError | None, instead: str = "") -> RunError:
+    """Why a run that expires before its next attempt is FAILED: by its last error, or for want of one by `instead`."""
+    why = instead if last is None else str(last)
+    return RunError("Expired", f"{EXPIRED}; {why}" if why else EXPIRED, "" if last is None else last.traceback)
 
 
 def _expired(record: RunRecord, rules: DeliveryRules, now: datetime) -> bool:

@@ -75,7 +75,7 @@ def trigger_message(
     """The message that asks for a run at once, on the run's own trigger subject."""
     headers: dict[str, str] = {}
     if body is not None:
-        headers[CONTENT_TYPE] = MSGPACK_TYPE if body.encoding == "msgpack" else JSON_TYPE
+        headers[CONTENT_TYPE] = write_content_type(body)
         if body.claim is not None:
             headers[PAYLOAD] = _write_claim(body.claim)
     if turn != 1:
@@ -85,7 +85,7 @@ def trigger_message(
     if key is not None:
         headers[KEY] = write_key(key)
     if expires_in is not None:
-        headers[EXPIRES_IN] = str(expires_in // _MILLISECOND)
+        headers[EXPIRES_IN] = write_span(expires_in)
     instants = ((SCHEDULED_FOR, scheduled_for), (START_DEADLINE, start_deadline), (EXPIRES_AT, expires_at))
     headers.update({name: write_instant(at) for name, at in instants if at is not None})
     texts = ((PAYLOAD_SCHEMA, payload_schema), (TRACEPARENT, traceparent))
@@ -140,6 +140,20 @@ def write_instant(at: datetime) -> str:
     '2026-03-01T12:00:00.001Z'
     """
     return at.astimezone(UTC).isoformat(timespec="milliseconds")[:-6] + "Z"
+
+
+def write_span(span: timedelta) -> str:
+    """A span in whole milliseconds.
+
+    >>> write_span(timedelta(seconds=1.5))
+    '1500'
+    """
+    return str(span // _MILLISECOND)
+
+
+def write_content_type(body: Body) -> str:
+    """What a body's `Content-Type` is."""
+    return MSGPACK_TYPE if body.encoding == "msgpack" else JSON_TYPE
 
 
 def read_instant(text: str) -> datetime:

@@ -197,6 +197,13 @@ class Progress:
     message: str | None = None
 
 
+KEPT_ATTEMPTS: Final = 20
+"""So many of a run's ended starts are kept, the last."""
+
+LOST: Final = "Lost"
+"""The error's type of a run whose host is gone for good."""
+
+
 @dataclass(frozen=True, slots=True)
 class Attempt:
     """One ended start of the handler.

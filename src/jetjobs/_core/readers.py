@@ -8,19 +8,29 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import MISSING, fields
 from datetime import datetime, timedelta
-from typing import Any, Final, cast
+from typing import Any, Final, cast, get_args
 
 from jetjobs._core.bodies import Body, ClaimCheck
 from jetjobs._core.controls import JobControl, check_limit
 from jetjobs._core.descriptors import HostPresence, JobDescriptor
 from jetjobs._core.leaves import read_datetime
-from jetjobs._core.models import NOTHING, Attempt, LogLine, Owner, Progress, RunError, RunRecord, RunStatus, TriggerInfo
-from jetjobs._core.schedule_record import Counters, ScheduleRecord, ScheduleState, Stretch
-from jetjobs._core.shapes import pack
-
-TRIGGER_KINDS: Final = frozenset(
-    {"manual", "cron", "every", "event", "delayed", "backfill", "run_now", "retry", "child"}
+from jetjobs._core.models import (
+    NOTHING,
+    Attempt,
+    LogLine,
+    Owner,
+    Progress,
+    RunError,
+    RunRecord,
+    RunStatus,
+    TriggerInfo,
+    TriggerKind,
 )
+from jetjobs._core.schedule_record import Counters, Origin, ScheduleKind, ScheduleRecord, ScheduleState, Stretch
+from jetjobs._core.shapes import pack
+from jetjobs._core.triggers import Coalesce, Overlap
+
+TRIGGER_KINDS: Final[frozenset[str]] = frozenset(get_args(TriggerKind))
 
 _Build = Callable[[Any], Any] | None
 
@@ -262,14 +272,14 @@ read_schedule: Final = Reader(
         **_all("start_at end_at state_at anchor cursor last_occurrence last_run_at last_ended_at", datetime),
         **_all("next_run_at created_at updated_at", datetime),
         "v": (_DROPPED, int, None),
-        "kind": ("kind", str, _one_of(frozenset({"cron", "every"}))),
+        "kind": ("kind", str, _one_of(frozenset(get_args(ScheduleKind)))),
         "interval_ms": ("interval", int, _milliseconds),
         "payload": ("payload_body", dict, _read_body),
         "misfire_grace_ms": ("misfire_grace", int, _milliseconds),
-        "coalesce": ("coalesce", str, _one_of(frozenset({"latest", "earliest", "all"}))),
-        "overlap": ("overlap", str, _one_of(frozenset({"skip", "queue", "allow"}))),
+        "coalesce": ("coalesce", str, _one_of(frozenset(get_args(Coalesce)))),
+        "overlap": ("overlap", str, _one_of(frozenset(get_args(Overlap)))),
         "jitter_ms": ("jitter", int, _milliseconds),
-        "origin": ("origin", str, _one_of(frozenset({"code", "api"}))),
+        "origin": ("origin", str, _one_of(frozenset(get_args(Origin)))),
         "state": ("state", str, _state),
         "open": ("open", list, _instants),
         "active": ("active", list, _instants),

@@ -13,7 +13,7 @@ from typing import Literal
 
 from jetjobs._core.delivery import lost
 from jetjobs._core.lifecycle import Event, advance
-from jetjobs._core.models import RunError, RunRecord, RunStatus
+from jetjobs._core.models import LOST, RunError, RunRecord, RunStatus
 from jetjobs._core.policy import LOST_AFTER
 
 Doubt = Literal["fine", "owner", "retry"]
@@ -54,5 +54,5 @@ def reap_waiting(record: RunRecord, now: datetime, *, anything_there: bool) -> R
     if record.cancel_asked:
         return advance(record, Event.CANCEL, finished_at=now, retry_at=None)
     last = f"; {record.error}" if record.error is not None else ""
-    error = RunError("Lost", f"lost: its retry was due and its message is gone{last}")
+    error = RunError(LOST, f"lost: its retry was due and its message is gone{last}")
     return advance(record, Event.FAIL, finished_at=now, retry_at=None, error=error)

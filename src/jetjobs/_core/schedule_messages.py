@@ -14,8 +14,6 @@ from jetjobs._core.durations import duration
 from jetjobs._core.headers import (
     CONTENT_TYPE,
     EXPIRES_IN,
-    JSON_TYPE,
-    MSGPACK_TYPE,
     NATS_SCHEDULE,
     NATS_SCHEDULE_NEXT,
     NATS_SCHEDULE_TARGET,
@@ -25,7 +23,9 @@ from jetjobs._core.headers import (
     delayed_message,
     read_instant,
     trigger_message,
+    write_content_type,
     write_info,
+    write_span,
 )
 from jetjobs._core.intervals import IntervalTimetable, Timetable
 from jetjobs._core.messages import Message, Outgoing, Trigger
@@ -51,11 +51,11 @@ def schedule_message(project: str, schedule: ScheduleRecord, *, expires_in: time
     body = schedule.payload_body
     headers: dict[str, str] = {}
     if body is not None:
-        headers[CONTENT_TYPE] = MSGPACK_TYPE if body.encoding == "msgpack" else JSON_TYPE
+        headers[CONTENT_TYPE] = write_content_type(body)
     headers[TRIGGER] = write_info(schedule.info())
     headers[SCHEDULE] = _write_definition(schedule)
     if expires_in is not None:
-        headers[EXPIRES_IN] = str(expires_in // timedelta(milliseconds=1))
+        headers[EXPIRES_IN] = write_span(expires_in)
     headers[NATS_SCHEDULE] = broker_line(schedule)
     headers[NATS_SCHEDULE_TARGET] = names.tick_subject(project, schedule.address, schedule.schedule_id)
     if schedule.interval is None:

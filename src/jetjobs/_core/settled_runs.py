@@ -7,7 +7,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Final
 
-from jetjobs._core.models import RunRecord, RunStatus
+from jetjobs._core.models import LOST, RunRecord, RunStatus
 from jetjobs._core.schedule_record import ScheduleRecord
 from jetjobs._core.texts import cut
 
@@ -74,7 +74,7 @@ def going_until(schedule: ScheduleRecord, runs: Mapping[str, RunRecord | None]) 
 
 def _went_until(record: RunRecord) -> datetime | None:
     """When a run stopped going: a lost one with its last heartbeat, not when that was found out."""
-    if record.error is not None and record.error.type == "Lost":
+    if record.error is not None and record.error.type == LOST:
         return record.heartbeat_at or record.started_at
     return record.finished_at if record.started_at is not None else None
 

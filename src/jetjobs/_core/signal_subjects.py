@@ -35,7 +35,8 @@ def all_controls(project: str) -> str:
 
 def parse_control_subject(project: str, subject: str) -> JobAddress | None:
     """The job whose doorbell rang; `None` for any other subject."""
-    tokens = subject.removeprefix(f"jetjobs.{project}.control.jobs.").split(".")
+    prefix = f"jetjobs.{project}.control.jobs."
+    tokens = subject.removeprefix(prefix).split(".") if subject.startswith(prefix) else []
     return address_of(*tokens) if len(tokens) == 2 else None
 
 

@@ -239,7 +239,7 @@ def waiting_record(trigger: Trigger, due_at: datetime | None, digest: str | None
 def _expiry(trigger: Trigger, due_at: datetime | None) -> datetime | None:
     if trigger.expires_at is not None or trigger.expires_in is None:
         return trigger.expires_at
-    return (due_at or trigger.stored_at) + trigger.expires_in
+    return later(due_at or trigger.stored_at, trigger.expires_in)
 
 
 def close_names(wanted: JobAddress, known: Iterable[JobAddress]) -> tuple[str, ...]:

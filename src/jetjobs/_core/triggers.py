@@ -8,7 +8,7 @@ import zoneinfo
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any, Final, Literal, TypedDict, Unpack, cast
+from typing import Any, Final, Literal, TypedDict, Unpack, cast, get_args
 
 from jetjobs._core import codec, names
 from jetjobs._core.checks import choice, keep, span, whole
@@ -81,8 +81,8 @@ class Schedule:
             name=_check_name(options.get("name"), kind),
             payload=payload,
             misfire_grace=None if grace is None else span(f"{kind} misfire_grace", grace),
-            coalesce=choice(f"{kind} coalesce", options.get("coalesce", "latest"), ("latest", "earliest", "all")),
-            overlap=choice(f"{kind} overlap", options.get("overlap", "skip"), ("skip", "queue", "allow")),
+            coalesce=choice(f"{kind} coalesce", options.get("coalesce", "latest"), get_args(Coalesce)),
+            overlap=choice(f"{kind} overlap", options.get("overlap", "skip"), get_args(Overlap)),
             max_instances=whole(f"{kind} max_instances", options.get("max_instances", 1)),
             jitter=None if jitter is None else span(f"{kind} jitter", jitter, zero_ok=True),
             start_at=None if start is None else instant(start, f"{kind} start_at"),

@@ -19,7 +19,7 @@ import msgpack
 
 from jetjobs._core.controls import JobControl
 from jetjobs._core.descriptors import HostPresence, JobDescriptor
-from jetjobs._core.models import NOTHING, LogLine, RunError, RunRecord, TriggerInfo
+from jetjobs._core.models import KEPT_ATTEMPTS, NOTHING, LogLine, RunError, RunRecord, TriggerInfo
 from jetjobs._core.readers import Reader, read_control, read_descriptor, read_presence, read_record, read_schedule
 from jetjobs._core.schedule_record import ScheduleRecord
 from jetjobs._core.shapes import (
@@ -31,7 +31,7 @@ from jetjobs._core.shapes import (
     shape_record,
     shape_schedule,
 )
-from jetjobs._core.texts import cut, cut_front
+from jetjobs._core.texts import MAX_NAME, cut, cut_front
 from jetjobs.errors import PayloadInvalidError
 
 VERSION: Final = 1
@@ -86,7 +86,7 @@ def _cut_logs(record: RunRecord, limit: int) -> RunRecord:
 
 
 def _cut_errors(record: RunRecord, _limit: int) -> RunRecord:
-    attempts = tuple(replace(part, error=_short_error(part.error)) for part in record.attempts[-20:])
+    attempts = tuple(replace(part, error=_short_error(part.error)) for part in record.attempts[-KEPT_ATTEMPTS:])
     return replace(record, error=_short_error(record.error), attempts=attempts)
 
 
@@ -94,7 +94,7 @@ def _short_error(error: RunError | None, message: int = 1024, traceback: int = 4
     if error is None:
         return None
     kept = cut_front(error.traceback, traceback) if traceback else ""
-    return RunError(cut(error.type, 200), cut(error.message, message), kept)
+    return RunError(cut(error.type, MAX_NAME), cut(error.message, message), kept)
 
 
 def _cut_small(record: RunRecord, _limit: int) -> RunRecord:
