@@ -15,7 +15,6 @@ from jetjobs._clock import Timer
 from jetjobs._core import names
 from jetjobs._core.descriptors import HostPresence, JobDescriptor
 from jetjobs._core.models import JobAddress, RunKey
-from jetjobs._core.policy import ACK_WAIT
 from jetjobs._ports import DrainAnswer
 from jetjobs.errors import AnswerUnknown, BrokerError, BrokerUnavailable
 from jetjobs.testing.clock import ManualClock
@@ -37,7 +36,7 @@ class MemoryCluster:
     `offset` is broker time minus local time; set it before what it is to act on.
     """
 
-    def __init__(self, clock: ManualClock | None = None, *, ack_wait: timedelta = ACK_WAIT) -> None:
+    def __init__(self, clock: ManualClock | None = None, *, ack_wait: timedelta = timedelta(seconds=30)) -> None:
         self.clock = clock if clock is not None else ManualClock()
         self.ack_wait = ack_wait
         self.offset = timedelta(0)
