@@ -259,6 +259,17 @@ def test_an_event_trigger_with_another_subject_filter_or_stream_is_another_one()
     assert OnEvent("a", name="renamed", filter={"y": 2, "x": 1}).digest == one.digest
 
 
+def test_a_filter_written_in_another_order_is_the_same_one():
+    """Two releases that differ in that alone share a queue group: else each event would become two runs."""
+    one = OnEvent("a", filter={"total": {"gte": 1, "lt": 5}, "land": ["FR", "DE"], "kind": {"in": [1, "x", None]}})
+    other = OnEvent("a", filter={"kind": {"in": [None, 1, "x"]}, "land": ("DE", "FR"), "total": {"lt": 5, "gte": 1}})
+    assert one.digest == other.digest
+    assert (
+        OnEvent("a", filter={"total": {"gte": 5, "lt": 1}}).digest
+        != OnEvent("a", filter={"total": {"gte": 1, "lt": 5}}).digest
+    )
+
+
 def test_two_of_a_kind_need_names() -> None:
     given = [Every("5m"), Cron("@daily"), Cron("@hourly", name="hourly")]
     assert [each.name for each in check_triggers(given)] == ["every", "cron", "hourly"]

@@ -35,6 +35,15 @@ class EventFilter:
     spec: Mapping[str, Any]
     _conditions: tuple[tuple[tuple[str, ...], _Test, Any], ...] = field(repr=False, compare=False)
 
+    @property
+    def canonical(self) -> Mapping[str, Any]:
+        """What the filter means: the same whatever the order of fields, operators and alternatives.
+
+        >>> compile_filter({"a": ["y", "x"]}).canonical == compile_filter({"a": ["x", "y"]}).canonical
+        True
+        """
+        return {path: _in_order(self.spec[path]) for path in sorted(self.spec)}
+
     def matches(self, event: object) -> bool:
         """Whether every condition holds."""
         return all(_holds(test, _at(event, path), operand) for path, test, operand in self._conditions)
@@ -122,6 +131,13 @@ def _plain(wanted: object, operators: Mapping[str, Any]) -> Any:
     """The condition as it was written, with lists and dicts of its own."""
     shown = {name: list(cast("tuple[Any, ...]", it)) if name == "in" else it for name, it in operators.items()}
     return shown if isinstance(wanted, Mapping) else next(iter(shown.values()))
+
+
+def _in_order(wanted: Any) -> Any:
+    if isinstance(wanted, Mapping):
+        operators = cast("Mapping[str, Any]", wanted)
+        return {name: _in_order(operators[name]) for name in sorted(operators)}
+    return sorted(cast("list[Any]", wanted), key=repr) if isinstance(wanted, list) else wanted
 
 
 def _is_number(value: object) -> bool:

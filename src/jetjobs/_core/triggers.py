@@ -213,8 +213,8 @@ class OnEvent:
     @property
     def digest(self) -> str:
         """Tells this trigger from the same one with another subject, filter or stream; part of durable names."""
-        spec = None if self.filter is None else self.filter.spec
-        return _digest(self.subject, self.stream or "", "" if spec is None else repr(sorted(spec.items())))
+        wanted = "" if self.filter is None else repr(list(self.filter.canonical.items()))
+        return _digest(self.subject, self.stream or "", wanted)
 
     def describe(self, address: JobAddress) -> dict[str, Any]:  # noqa: ARG002 - the same call for every kind
         """The trigger as plain data, for the job's descriptor."""
