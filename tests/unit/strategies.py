@@ -77,9 +77,9 @@ def rules(**policy: Any) -> DeliveryRules:
     return DeliveryRules("me", JobPolicy(**policy), ACK_WAIT, version="2.0")
 
 
-def knows(*, holds: bool | None = None, connected: timedelta = LONG_AGO, held: bool = False) -> Situation:
+def knows(*, holds: bool | None = None, connected: timedelta = LONG_AGO) -> Situation:
     """What this host knows besides record and message."""
-    return Situation("mine", connected, "digest", held_here=held, owner_holds=holds)
+    return Situation("mine", connected, "digest", owner_holds=holds)
 
 
 def completion(roll: float = 0.5, **policy: Any) -> CompletionRules:
@@ -157,7 +157,6 @@ situations = st.builds(
     knows,
     holds=st.sampled_from((None, True, False)),
     connected=st.sampled_from((timedelta(0), ACK_WAIT, LONG_AGO)),
-    held=st.sampled_from((False, False, False, True)),
 )
 errors = st.sampled_from((BOOM, RunError("OSError")))
 endings: st.SearchStrategy[Ending] = st.one_of(

@@ -53,11 +53,6 @@ def decided(
     return decide(record, trigger, situation, rules=rules or some.rules(max_attempts=3), now=now)
 
 
-@pytest.mark.parametrize("record", [None, some.record(), some.record(S.FAILED), some.record(S.RETRYING)])
-def test_a_run_in_hand_is_not_disturbed_by_a_second_delivery(record: RunRecord | None):
-    assert isinstance(decided(record, some.trigger(n=9, turn=9), some.knows(held=True)), Drop)
-
-
 class TestFirstStart:
     def test_the_record_tells_who_runs_what_and_since_when(self):
         info = TriggerInfo("child", schedule_id="s", parent_run_id="p", retry_of="o")

@@ -11,9 +11,9 @@ does what the answer says, and asks again when the answer was a question::
            ──▶ Drop             send nothing at all: the broker would apply it to the new owner
            ──▶ ReadAgain        the record is behind the message: read it from the leader again
 
+A delivery of a run that this process holds already never comes here: it is dropped, and the first one goes on.
 Rules, in order, with what each prevents:
 
-* A delivery of a message or run this process already holds is dropped: the first one goes on.
 * The start deadline is judged only when there is no record: a record says that the run began in time.
 * Expiry bounds retries, snoozes and take-overs. An attempt that began in time has its whole timeout, so
   a RUNNING run isn't expired before that; the record's `expires_at` itself never moves, or a run that snoozes
@@ -65,7 +65,6 @@ class Situation(NamedTuple):
     claim: str
     since_connected: timedelta
     payload_digest: str | None = None
-    held_here: bool = False
     owner_holds: bool | None = None
 
 
@@ -118,8 +117,6 @@ def decide(
     record: RunRecord | None, trigger: Trigger, situation: Situation, *, rules: DeliveryRules, now: datetime
 ) -> Action:
     """What to do with a delivery; `now` is broker time. Never raises."""
-    if situation.held_here:
-        return Drop("this process holds the run")
     if record is None:
         return _first_start(trigger, situation, rules=rules, now=now)
     if record.status.is_terminal:
@@ -219,8 +216,8 @@ def _of_ended_run(record: RunRecord, trigger: Trigger, situation: Situation, rul
 def _ask(owner: Owner, record: RunRecord, situation: Situation, rules: DeliveryRules) -> Action | None:
     """The question to the owner's host, `Drop` when it holds the run or may come back, `None` when it is gone.
 
-    A host asks itself by `held_here`, which was answered before. Silence proves nothing within one ack wait of this
-    host's own (re)connect: after an outage the owner may be reconnecting too, with its handler alive.
+    A host need not ask itself: if it held the run, nobody would have asked here. Silence proves nothing within one ack
+    wait of this host's own (re)connect: after an outage the owner may be reconnecting too, with its handler alive.
     """
     if owner.host_id == rules.host_id:
         return None
