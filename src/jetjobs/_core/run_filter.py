@@ -65,11 +65,7 @@ class RunFilter:
 
     def _times_may_pass(self, seen: Glance) -> bool:
         created = seen.get("created_at")
-        if not isinstance(created, datetime):
-            return True
-        return not (
-            (self.since is not None and created < self.since) or (self.until is not None and created >= self.until)
-        )
+        return not isinstance(created, datetime) or self._time_passes(created)
 
     def _says_may_pass(self, seen: Glance) -> bool:
         if not seen or (self.error_type is None and self.text is None):
@@ -96,9 +92,11 @@ class RunFilter:
             return status in self.statuses
         return self.include_skipped or status is not RunStatus.SKIPPED
 
+    def _time_passes(self, created: datetime) -> bool:
+        return (self.since is None or created >= self.since) and (self.until is None or created < self.until)
+
     def _content_passes(self, record: RunRecord) -> bool:
-        created = record.created_at or _EPOCH
-        if (self.since is not None and created < self.since) or (self.until is not None and created >= self.until):
+        if not self._time_passes(record.created_at or _EPOCH):
             return False
         if self.error_type is not None and (record.error is None or record.error.type != self.error_type):
             return False
