@@ -309,6 +309,14 @@ class TestBad:
         assert found.key == RUN
         assert name in found.reason
 
+    @pytest.mark.parametrize(
+        "schedule_id, given", [("s1", {"Jetjobs-Turn": "0"}), ("s1", {"Jetjobs-Payload": "{}"}), ("ü", {})]
+    )
+    def test_a_bad_tick_names_no_run(self, schedule_id: str, given: dict[str, str]) -> None:
+        """Its subject names a schedule: a FAILED run of that name would be nobody's."""
+        subject = "jetjobs.shop.trigger.m.j.tick." + schedule_id
+        assert bad(headers.read_trigger("shop", message(given, subject=subject))).key is None
+
     @given(st.dictionaries(st.sampled_from([*headers.ALL, "x"]) | st.text(), st.text()), st.binary(), st.text())
     def test_nothing_raises(self, given: dict[str, str], data: bytes, subject: str) -> None:
         for where in (SUBJECT, subject, "jetjobs.shop.trigger.m.j.run." + subject):

@@ -209,10 +209,10 @@ def read_trigger(project: str, message: Message) -> Trigger | BadTrigger:
     subject = names.parse_trigger_subject(project, message.subject)
     if subject is None:
         return _bad(message, None, "the subject's tokens are not those of a trigger")
-    key = RunKey(subject.module, subject.job, subject.id)
-    if not names.is_run_id(subject.id):
-        key = key._replace(run_id=names.safe_run_id(subject.id))
-        return _bad(message, key, "the run id must be 1 to 128 of letters, digits, '_', '-' and '='")
+    key = RunKey(subject.module, subject.job, names.safe_run_id(subject.id))
+    run = key if subject.kind == "run" else None  # a tick's subject names a schedule, and no run may be called so
+    if key.run_id != subject.id:
+        return _bad(message, run, "the id must be 1 to 128 of letters, digits, '_', '-' and '='")
     found: dict[str, Any] = {}
     name = ""
     try:
@@ -221,10 +221,10 @@ def read_trigger(project: str, message: Message) -> Trigger | BadTrigger:
             if reader is not None:
                 found[reader[0]] = reader[1](value)
     except _FAULTS as error:
-        return _bad(message, key, f"the header {name} can't be read: {error}"[:500])
+        return _bad(message, run, f"the header {name} can't be read: {error}"[:500])
     claim = found.pop("claim", None)
     if claim is not None and not payload_subjects.is_payload_subject(project, claim.subject):
-        return _bad(message, key, f"the header {PAYLOAD} names no subject of this project's payloads")
+        return _bad(message, run, f"the header {PAYLOAD} names no subject of this project's payloads")
     body = _body(message, found.pop("encoding", None), claim)
     return Trigger.of(
         key=key,
