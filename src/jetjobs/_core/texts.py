@@ -21,22 +21,18 @@ def cut(text: str, limit: int) -> str:
     >>> cut("x" * 3_000_000, 40)
     'xxxxxxxxxxx… [cut, 3000000 characters]'
     """
-    if len(text) <= limit and text.isascii():
-        return text
-    data = text.encode("utf-8", "backslashreplace")
-    if len(data) <= limit:
-        return data.decode()
+    data = _too_long(text, limit)
+    if isinstance(data, str):
+        return data
     mark = f"… [cut, {len(text)} characters]"
     return data[: max(0, limit - len(mark.encode()))].decode("utf-8", "ignore") + mark
 
 
 def cut_front(text: str, limit: int) -> str:
     """The text, or a mark and its end: of a traceback the end tells most."""
-    if len(text) <= limit and text.isascii():
-        return text
-    data = text.encode("utf-8", "backslashreplace")
-    if len(data) <= limit:
-        return data.decode()
+    data = _too_long(text, limit)
+    if isinstance(data, str):
+        return data
     mark = f"[cut, {len(text)} characters] …"
     room = max(0, limit - len(mark.encode()))
     return mark + data[len(data) - room :].decode("utf-8", "ignore")
@@ -50,3 +46,11 @@ def run_error(kind: str, message: str = "", traceback: str = "") -> RunError:
 def reason(text: str) -> str:
     """Why a run was skipped, cut to size."""
     return cut(text, MAX_REASON)
+
+
+def _too_long(text: str, limit: int) -> bytes | str:
+    """The bytes of a text that takes more of them than it may; of one that fits the text, without half characters."""
+    if len(text) <= limit and text.isascii():
+        return text
+    data = text.encode("utf-8", "backslashreplace")
+    return data if len(data) > limit else data.decode()
