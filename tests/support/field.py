@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
@@ -15,6 +16,7 @@ from jetjobs._core import names
 from jetjobs._core.models import JobAddress, RunRecord
 from jetjobs.client import JobClient
 from jetjobs.config import HostSettings
+from jetjobs.errors import RunNotFound
 from tests.support.links import until_it
 from tests.support.raw_socket import RawPublisher
 
@@ -64,7 +66,12 @@ class Field:
     async def ended(self, job: str, run_id: str, within: float = 15.0) -> RunRecord:
         """A run's terminal record; waits for runs that aren't there yet, too."""
         module, _, name = job.rpartition(".")
-        return await self.client.run(module, name, run_id).wait(within)
+        async with asyncio.timeout(within):
+            while True:
+                try:
+                    return await self.client.run(module, name, run_id).wait(within)
+                except RunNotFound:  # a raw publish tells nobody when its message is stored
+                    await asyncio.sleep(0.05)
 
     async def consumer(self, job: str) -> ConsumerInfo:
         module, _, name = job.rpartition(".")
