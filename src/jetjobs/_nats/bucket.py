@@ -7,7 +7,7 @@ later create fails.
 from __future__ import annotations
 
 import base64
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Awaitable
 from contextlib import aclosing
 from datetime import datetime, timedelta
 from typing import Any, Final
@@ -57,29 +57,40 @@ class Bucket:
         """The subject of a key."""
         return names.bucket_subject(self._bucket, key)
 
-    async def put(self, subject: str, data: bytes, *, expected: int | None = None, ttl: timedelta | None = None) -> int:
-        """Write an entry; `expected` is the revision it must have (0: none). An entry without `ttl` stays."""
-        return await self._link.writer.write(subject, data, write_headers(expected, ttl), timeout=WRITE_TIMEOUT)
+    async def create(self, subject: str, data: bytes, *, ttl: timedelta | None = None) -> int:
+        """Write an entry that must not be there yet; returns its revision. Without `ttl` it stays.
 
-    async def create(self, subject: str, data: bytes) -> int:
-        """Write an entry that must not exist yet. `nats kv del` leaves a marker, which counts as none."""
+        Where some other client's delete left a marker there is none, and a plain write that expects none would fail.
+
+        Raises:
+            WrongRevision: there is one.
+        """
+        block = EXPECT_NONE if ttl is None else write_headers(0, ttl)
         try:
-            return await self.put(subject, data, expected=0)
+            return await self._link.writer.send(subject, data, block, timeout=WRITE_TIMEOUT)
         except WrongRevision:
-            marker = await self.marker(subject)
-            if marker is None:
+            marker = await self._last(subject)
+            if marker is None or marker.data:
                 raise
-            return await self.put(subject, data, expected=marker)
+            return await self.update(subject, data, marker.revision, ttl=ttl)
+
+    def update(self, subject: str, data: bytes, revision: int, *, ttl: timedelta | None = None) -> Awaitable[int]:
+        """Replace the entry last seen at `revision`; gives the new one. Without `ttl` it stays."""
+        # No `async def`: a coroutine around the writer's would cost every run twice its price.
+        return self._link.writer.send(subject, data, write_headers(revision, ttl), timeout=WRITE_TIMEOUT)
+
+    async def replace(self, subject: str, data: bytes, revision: int) -> int:
+        """Write the entry last seen at `revision` (0: none was there); returns the new one. It stays."""
+        return await (self.update(subject, data, revision) if revision else self.create(subject, data))
+
+    async def put(self, subject: str, data: bytes, *, ttl: timedelta | None = None) -> int:
+        """Write an entry, whatever is there. Without `ttl` it stays."""
+        return await self._link.writer.write(subject, data, write_headers(None, ttl), timeout=WRITE_TIMEOUT)
 
     async def get(self, subject: str) -> Entry | None:
         """The entry as the leader has it. A marker that some other client left counts as none."""
         entry = await self._last(subject)
         return entry if entry is not None and entry.data else None
-
-    async def marker(self, subject: str) -> int | None:
-        """The revision of a marker that some other client's delete left, on which a create fails; else `None`."""
-        entry = await self._last(subject)
-        return entry.revision if entry is not None and not entry.data else None
 
     async def _last(self, subject: str) -> Entry | None:
         try:

@@ -45,11 +45,8 @@ class NatsCatalog:
             known = _readable(entry, wire.unpack_descriptor) if entry is not None else None
             if known is not None and not may_describe(descriptor, known, theirs_lives=known.host_id in living):
                 return None
-            expected = entry.revision if entry is not None else 0
-            if entry is None and attempt > 1:
-                expected = await self._jobs.marker(subject) or 0  # somebody deleted it with another KV client
             try:
-                await self._jobs.put(subject, data, expected=expected)
+                await self._jobs.replace(subject, data, entry.revision if entry is not None else 0)
             except WrongRevision:
                 if attempt == _ATTEMPTS:
                     raise
@@ -84,10 +81,8 @@ class NatsCatalog:
 
     async def set_control(self, control: JobControl, revision: int) -> int:
         """Replace the orders for a job last seen at `revision` (0: none); returns the new revision."""
-        subject, data = self._jobs.subject(names.control_key(control.address)), wire.pack_control(control)
-        return await (
-            self._jobs.put(subject, data, expected=revision) if revision else self._jobs.create(subject, data)
-        )
+        subject = self._jobs.subject(names.control_key(control.address))
+        return await self._jobs.replace(subject, wire.pack_control(control), revision)
 
     async def say(self, presence: HostPresence, ttl: timedelta) -> None:
         """Say that a host lives; the entry goes by itself after `ttl`."""
@@ -105,7 +100,7 @@ class NatsCatalog:
     async def lease(self, name: str, holder: str, ttl: timedelta) -> bool:
         """Take a lease that nobody has; says whether it is this holder's now."""
         try:
-            await self._hosts.put(self._hosts.subject(names.lease_key(name)), holder.encode(), expected=0, ttl=ttl)
+            await self._hosts.create(self._hosts.subject(names.lease_key(name)), holder.encode(), ttl=ttl)
         except WrongRevision:
             return False
         return True

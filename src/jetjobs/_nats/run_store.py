@@ -1,6 +1,6 @@
 """Run records in the runs bucket.
 
-`create` and `update` are two of the four broker operations a run costs, so they go straight to the writer.
+`create` and `update` are two of the four broker operations a run costs: no coroutine of its own stands between.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from jetjobs._core import names, wire
 from jetjobs._core.glance import Wanted, glance
 from jetjobs._core.models import JobAddress, RunKey, RunRecord
 from jetjobs._log import get_logger
-from jetjobs._nats.bucket import EXPECT_NONE, WRITE_TIMEOUT, Bucket, write_headers
+from jetjobs._nats.bucket import Bucket
 from jetjobs._nats.contents import holding
 from jetjobs._nats.inbound import Inbound
 from jetjobs._nats.link import Link
 from jetjobs._nats.pages import EVERYTHING, Entry, entry_of
 from jetjobs._ports import Holding, Slice, Stored
-from jetjobs.errors import PayloadInvalidError, WrongRevision
+from jetjobs.errors import PayloadInvalidError
 
 _log = get_logger("jetjobs.nats")
 
@@ -34,32 +34,20 @@ class NatsRunStore:
     def __init__(self, link: Link, project: str) -> None:
         self._project = project
         self._link = link
-        self._writer = link.writer
         self._bucket = Bucket(link, names.runs_bucket(project))
         self._told_unreadable = False
 
-    async def create(self, record: RunRecord, *, ttl: timedelta | None = None) -> int:
+    def create(self, record: RunRecord, *, ttl: timedelta | None = None) -> Awaitable[int]:
         """Store a record that must not exist yet; returns its revision."""
-        subject, data = names.record_subject(self._project, record.run_key), self._packed(record)
-        try:
-            block = EXPECT_NONE if ttl is None else write_headers(0, ttl)
-            return await self._writer.send(subject, data, block, timeout=WRITE_TIMEOUT)
-        except WrongRevision:
-            # `nats kv del` leaves a marker: there is no record to read, and none could ever be created.
-            marker = await self._bucket.marker(subject)
-            if marker is None:
-                raise
-            return await self._writer.write(subject, data, write_headers(marker, ttl), timeout=WRITE_TIMEOUT)
+        return self._bucket.create(self._subject(record.run_key), self._packed(record), ttl=ttl)
 
     def update(self, record: RunRecord, revision: int, *, ttl: timedelta | None = None) -> Awaitable[int]:
         """Replace the record last seen at `revision`; returns the new revision. Without `ttl` it stays."""
-        # No `async def`: a coroutine around the writer's would cost every run twice its price.
-        subject = names.record_subject(self._project, record.run_key)
-        return self._writer.send(subject, self._packed(record), write_headers(revision, ttl), timeout=WRITE_TIMEOUT)
+        return self._bucket.update(self._subject(record.run_key), self._packed(record), revision, ttl=ttl)
 
     async def get(self, run: RunKey) -> Stored | None:
         """The record, or `None`."""
-        entry = await self._bucket.get(names.record_subject(self._project, run))
+        entry = await self._bucket.get(self._subject(run))
         return _stored(entry) if entry is not None else None
 
     async def find(self, run_id: str) -> list[Stored]:
@@ -94,11 +82,14 @@ class NatsRunStore:
 
     async def delete(self, run: RunKey, revision: int) -> bool:
         """Remove a record if it is still at `revision`, leaving no marker; says whether it went."""
-        return await self._bucket.remove(names.record_subject(self._project, run), revision)
+        return await self._bucket.remove(self._subject(run), revision)
 
     async def holding(self) -> Holding:
         """How much there is, in one cheap call."""
         return await holding(self._link, self._bucket.stream)
+
+    def _subject(self, run: RunKey) -> str:
+        return names.record_subject(self._project, run)
 
     def _pattern(self, job: JobAddress | None, module: str | None) -> str:
         return names.record_pattern(self._project, job, module) if job or module else EVERYTHING

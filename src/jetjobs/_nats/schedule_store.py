@@ -40,7 +40,7 @@ class NatsScheduleStore:
     async def update(self, schedule: ScheduleRecord, revision: int, *, ttl: timedelta | None = None) -> int:
         """Replace the schedule last seen at `revision`; returns the new revision."""
         subject = self._record(schedule.schedule_id)
-        return await self._bucket.put(subject, wire.pack_schedule(schedule), expected=revision, ttl=ttl)
+        return await self._bucket.update(subject, wire.pack_schedule(schedule), revision, ttl=ttl)
 
     async def get(self, schedule_id: str) -> StoredSchedule | None:
         """The schedule, or `None`."""
@@ -73,19 +73,18 @@ class NatsScheduleStore:
         return True
 
     async def _take_name(self, name: str, schedule_id: str) -> None:
-        subject = self._name(name)
-        expected = 0  # mostly it is free, which one write finds out
+        subject, data = self._name(name), schedule_id.encode()
+        revision = 0  # mostly it is free, which one write finds out
         for _ in range(_ATTEMPTS):
             try:
-                await self._bucket.put(subject, schedule_id.encode(), expected=expected)
+                await self._bucket.replace(subject, data, revision)
             except WrongRevision:
-                entry = await self._bucket.get(subject)
-                if entry is not None and entry.data == schedule_id.encode():
+                there = await self._bucket.get(subject)
+                if there is not None and there.data == data:
                     return
-                if await self._holder(name, entry) is not None:
+                if await self._holder(name, there) is not None:
                     raise ScheduleNameTaken(f"there is a schedule {name} already; choose another name") from None
-                found = entry.revision if entry is not None else await self._bucket.marker(subject)
-                expected = found or 0
+                revision = there.revision if there is not None else 0
             else:
                 return
         raise ScheduleNameTaken(f"the name {name} is being taken by others again and again; choose another one")

@@ -47,8 +47,8 @@ class Holding(NamedTuple):
 class RunStore(Protocol):
     """One record per run. Reads here go to the leader, so they may decide a write."""
 
-    async def create(self, record: RunRecord, *, ttl: timedelta | None = None) -> int:
-        """Store a record that must not exist yet; returns its revision. `ttl` removes it by itself later.
+    def create(self, record: RunRecord, *, ttl: timedelta | None = None) -> Awaitable[int]:
+        """Store a record that must not exist yet; gives its revision. `ttl` removes it by itself later.
 
         Raises:
             WrongRevision: there is one already.
