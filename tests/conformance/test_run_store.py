@@ -111,6 +111,25 @@ async def test_a_record_may_be_created_with_a_lifetime(runs: RunStore, world: Wo
     await eventually(world, gone)
 
 
+async def test_a_lifetime_is_counted_in_whole_seconds_and_a_part_of_one_counts(
+    runs: RunStore, backend: Backend, world: World
+):
+    await runs.create(running("r1"), ttl=timedelta(seconds=1.2))
+    stored = await runs.get(RunKey(*SEND, "r1"))
+    assert stored is not None
+
+    async def gone() -> bool:
+        return await runs.get(RunKey(*SEND, "r1")) is None
+
+    await eventually(world, gone)
+    assert backend.broker.now() - stored.stored_at > timedelta(seconds=1.9)
+
+
+async def test_a_lifetime_without_end_is_a_long_one(runs: RunStore):
+    await runs.create(running("r1"), ttl=timedelta.max)
+    assert await runs.get(RunKey(*SEND, "r1")) is not None
+
+
 async def test_a_write_without_lifetime_takes_it_away_and_another_run_keeps_its_own(runs: RunStore, world: World):
     kept = await runs.create(running("kept"))
     kept = await runs.update(running("kept"), kept, ttl=timedelta(seconds=1))

@@ -48,6 +48,20 @@ def optional_duration(value: object, what: str) -> timedelta | None:
     return None if value is None else duration(value, what)
 
 
+# The server counts lifetimes in nanoseconds of 64 bits, 292 years, and refuses a write with a longer one.
+_LONGEST_LIFETIME: Final = 36_500 * 86_400
+
+
+def lifetime_seconds(ttl: timedelta) -> int:
+    """The whole seconds for which the broker keeps an entry that is to go by itself: a part of one counts as one.
+
+    >>> lifetime_seconds(timedelta(milliseconds=1200)), lifetime_seconds(timedelta(0))
+    (2, 1)
+    """
+    seconds = ttl.days * 86_400 + ttl.seconds + (ttl.microseconds > 0)
+    return max(1, min(seconds, _LONGEST_LIFETIME))
+
+
 def instant(value: object, what: str) -> datetime:
     """The instant a user wrote, as an aware datetime or in epoch seconds, in UTC.
 

@@ -13,6 +13,7 @@ from datetime import datetime, timedelta
 from typing import Any, Final
 
 from jetjobs._core import names
+from jetjobs._core.durations import lifetime_seconds
 from jetjobs._nats.faults import STREAM_NOT_FOUND, NotFound
 from jetjobs._nats.link import Link
 from jetjobs._nats.newest import Part, read_newest
@@ -21,14 +22,11 @@ from jetjobs.errors import WrongRevision
 
 WRITE_TIMEOUT: Final = 5.0
 
-# The server counts lifetimes in nanoseconds of 64 bits, 292 years, and refuses a write with a longer one.
-LONGEST_TTL: Final = 36_500 * 86_400
-
 EXPECT_NONE: Final = b"NATS/1.0\r\nNats-Expected-Last-Subject-Sequence: 0\r\n\r\n"
 
 
 def write_headers(expected: int | None, ttl: timedelta | None) -> bytes:
-    r"""The header block of a compare-and-set write whose entry goes by itself after `ttl`, rounded up to a second.
+    r"""The header block of a compare-and-set write whose entry goes by itself after `ttl`.
 
     >>> write_headers(7, timedelta(milliseconds=1200))
     b'NATS/1.0\r\nNats-Expected-Last-Subject-Sequence: 7\r\nNats-TTL: 2s\r\n\r\n'
@@ -36,8 +34,7 @@ def write_headers(expected: int | None, ttl: timedelta | None) -> bytes:
     expecting = b"" if expected is None else b"Nats-Expected-Last-Subject-Sequence: %d\r\n" % expected
     if ttl is None:
         return b"NATS/1.0\r\n%b\r\n" % expecting
-    seconds = ttl.days * 86_400 + ttl.seconds + (ttl.microseconds > 0)
-    return b"NATS/1.0\r\n%bNats-TTL: %ds\r\n\r\n" % (expecting, max(1, min(seconds, LONGEST_TTL)))
+    return b"NATS/1.0\r\n%bNats-TTL: %ds\r\n\r\n" % (expecting, lifetime_seconds(ttl))
 
 
 class Bucket:

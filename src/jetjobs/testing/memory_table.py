@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 from typing import Generic, NamedTuple, TypeVar
 
 from jetjobs._clock import Timer
+from jetjobs._core.durations import lifetime_seconds
 from jetjobs._ports import Holding
 from jetjobs.errors import WrongRevision
 
@@ -60,8 +61,7 @@ class MemoryTable(Generic[K, V]):
         self._revision += 1
         self._rows[key] = Row(value, self._revision, self._now())
         if ttl is not None:
-            seconds = max(1, int(ttl.total_seconds()))
-            self._lifetimes[key] = self._call_later(seconds, lambda: self._forget(key))
+            self._lifetimes[key] = self._call_later(lifetime_seconds(ttl), lambda: self._forget(key))
         if self.on_put is not None:
             self.on_put()
         return self._revision
