@@ -32,7 +32,8 @@ async def read_newest(link: Link, stream: str, pattern: str) -> AsyncGenerator[P
     """The newest messages under a pattern, from the last stretch of the stream to the first.
 
     Raises:
-        BrokerUnavailable: no page could be had in several attempts.
+        BrokerUnavailable: nothing came for long.
+        ProjectNotPrepared: nobody answers, and nobody did before.
         PermissionMissing: the user may not read this stream.
     """
     async with open_pages(link, stream, pattern) as pages:

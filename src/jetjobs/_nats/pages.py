@@ -31,9 +31,10 @@ _OF_THE_PAGE: Final = frozenset(
 )
 
 _PAGE_TIMEOUT: Final = 5.0
-_ATTEMPTS: Final = 3
 _RECONNECT: Final = LONGEST_WAIT + _PAGE_TIMEOUT
-_RESTART: Final = 1.0  # a server that has just restarted takes connections before its streams answer
+# How long nothing may come: a server that has just restarted takes connections before its streams answer.
+_PATIENCE: Final = 3 * _PAGE_TIMEOUT
+_PAUSE: Final = 0.25
 
 
 class Entry(NamedTuple):
@@ -52,7 +53,8 @@ async def read_pages(link: Link, stream: str, pattern: str, start: int = 1) -> A
     as it is then.
 
     Raises:
-        BrokerUnavailable: no page could be had in several attempts.
+        BrokerUnavailable: nothing came for long.
+        ProjectNotPrepared: nobody answers, and nobody did before.
         PermissionMissing: the user may not read this stream.
     """
     async with open_pages(link, stream, pattern) as pages:
@@ -114,6 +116,7 @@ class Pages:
         self._pattern = pattern
         self._inbox = inbox
         self._size = _SMALL_PAGE if pattern == EVERYTHING else _PAGE_MESSAGES
+        self._wanted: Mapping[str, object] = {}
         self._messages: list[Inbound] = []
         self._number = 0
         self._single = False
@@ -125,16 +128,12 @@ class Pages:
         """The messages from a sequence on, up to `last`. The next page is on its way while one is looked at.
 
         Raises:
-            BrokerUnavailable: no page could be had in several attempts.
+            BrokerUnavailable: nothing came for long.
         """
-        failures = 0
+        more = True
         self._ask(start, last)
-        while True:
-            await self._link.connection.wait_connected(_RECONNECT)
-            left, messages = await self._page()
-            failures = 0 if messages or not left else failures + 1
-            if failures == _ATTEMPTS:
-                raise BrokerUnavailable(f"{self._request} gave no page of {self._pattern} in {_ATTEMPTS} attempts")
+        while more:
+            left, messages = await self._answer()
             if messages:
                 start = sequence_of(messages[-1]) + 1
             more = bool(left) and (last is None or start <= last)
@@ -142,24 +141,38 @@ class Pages:
                 self._ask(start, last)
             if messages:
                 yield _up_to(messages, last)
-            if not more:
-                return
 
     async def newest(self) -> Inbound | None:
         """The message with the highest sequence under the pattern."""
-        for _ in range(_ATTEMPTS):
-            await self._link.connection.wait_connected(_RECONNECT)
-            self._post({"last_by_subj": self._pattern}, single=True)
+        self._post({"last_by_subj": self._pattern}, single=True)
+        _, messages = await self._answer()
+        return messages[-1] if messages else None
+
+    async def _answer(self) -> tuple[int, list[Inbound]]:
+        """What came of the last request, and how many are left after it; asked again as long as nothing comes.
+
+        Raises:
+            BrokerUnavailable: nothing came for long.
+            ProjectNotPrepared: nobody answers, and nobody did before.
+        """
+        now = asyncio.get_running_loop().time
+        until = now() + _PATIENCE
+        while True:
             left, messages = await self._page()
             if messages or not left:
-                return messages[-1] if messages else None
-        raise BrokerUnavailable(f"{self._request} did not tell the newest of {self._pattern} in {_ATTEMPTS} attempts")
+                return left, messages
+            if now() >= until:
+                raise BrokerUnavailable(f"{self._request} gave nothing of {self._pattern} in {_PATIENCE:g} s")
+            await asyncio.sleep(_PAUSE)
+            await self._link.connection.wait_connected(_RECONNECT)
+            self._post(self._wanted, single=self._single)
 
     def _ask(self, start: int, last: int | None) -> None:
         size = self._size if last is None else min(self._size, last - start + 1)
         self._post({"seq": start, "next_by_subj": self._pattern, "batch": size, "max_bytes": _PAGE_BYTES})
 
     def _post(self, wanted: Mapping[str, object], *, single: bool = False) -> None:
+        self._wanted = wanted
         self._messages = []
         self._single = single
         self._number += 1
@@ -169,11 +182,7 @@ class Pages:
             self._end.set_result(1)
 
     async def _page(self) -> tuple[int, list[Inbound]]:
-        """What came of the last request, and how many are left after it: at least 1 when the page broke off.
-
-        Raises:
-            ProjectNotPrepared: nobody answers, and nobody did before.
-        """
+        """What came of the last request, and how many are left after it: at least 1 when the page broke off."""
         assert self._end is not None
         try:
             async with asyncio.timeout(_PAGE_TIMEOUT):
@@ -183,7 +192,6 @@ class Pages:
         except ProjectNotPrepared:
             if not self._answered:
                 raise
-            await asyncio.sleep(_RESTART)
             return 1, self._messages
         self._answered = True
         return left, self._messages
