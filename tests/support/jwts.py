@@ -49,11 +49,16 @@ class Operator:
         ]
         self.conf = "\n".join(lines)
 
-    def credentials(self, *, expires_in: float) -> Path:
-        """A credentials file that is good for so many seconds; less than none: it has run out."""
+    def credentials(self, *, expires_in: float, payload: int = -1) -> Path:
+        """A credentials file that is good for so many seconds; less than none: it has run out.
+
+        A message of more bytes than `payload` ends its user's connection, which no server says beforehand.
+        """
         seed = nkeys.encode_seed(os.urandom(32), nkeys.PREFIX_BYTE_USER)
         user = nkeys.from_seed(seed).public_key.decode()
-        jwt = self._signed("account", user, {"type": "user", **_UNLIMITED}, exp=int(time.time() + expires_in))
+        jwt = self._signed(
+            "account", user, {"type": "user", **_UNLIMITED, "payload": payload}, exp=int(time.time() + expires_in)
+        )
         path = self._folder / f"user{expires_in:g}.creds"
         path.write_text(
             f"-----BEGIN NATS USER JWT-----\n{jwt}\n------END NATS USER JWT------\n\n"

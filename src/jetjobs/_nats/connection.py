@@ -23,6 +23,7 @@ from jetjobs._clock import SystemClock
 from jetjobs._log import get_logger
 from jetjobs._nats.dial import LONGEST_WAIT, check_size, dial
 from jetjobs._nats.faults import permission_missing, permission_subject, redact, translate
+from jetjobs._nats.size_limit import SizeLimit
 from jetjobs._nats.tuned import (
     Handler,
     Headers,
@@ -34,14 +35,13 @@ from jetjobs._nats.tuned import (
     hang_up,
     hooks_of,
     listen,
-    message_size,
     publish_now,
     read_any_bytes,
     server_info,
     set_hooks,
     sever,
 )
-from jetjobs.errors import BrokerUnavailable, PayloadTooLargeError
+from jetjobs.errors import BrokerUnavailable
 
 _clock = SystemClock()
 _log = get_logger("jetjobs.nats")
@@ -50,6 +50,7 @@ Target = str | Mapping[str, Any] | Client
 _open = WeakSet["Connection"]()
 OnRefusal = Callable[[str, str], None]  # "publish" or "subscription", and the subject in lower case
 
+_TOO_LARGE: Final = "maximum payload violation"
 _PROBE_TIMEOUT: Final = 1.0
 _DRAIN_WITHIN: Final = 2.0
 _PORTS: Final = {"nats": 4222, "tls": 4222, "ws": 80, "wss": 443}
@@ -91,6 +92,7 @@ class Connection:
         self._waiting: dict[asyncio.Future[None], None] = {}  # in order: who waited first writes first
         self._subscriptions: set[Subscription] = set()
         self._said: set[str] = set()  # since the last connect
+        self._size_limit = SizeLimit(client)
         set_hooks(client, Hooks(self._heard_error, self._disconnected, self._reconnected, self._gone))
         if not isinstance(client, TunedClient):
             read_any_bytes(client)
@@ -112,7 +114,7 @@ class Connection:
     @property
     def max_payload(self) -> int:
         """Bytes of headers and body a message may have; one more and the server hangs up."""
-        return self.client.max_payload
+        return self._size_limit.most
 
     def on_reconnect(self, callback: Callable[[], None]) -> None:
         """Call after each reconnect, when subscriptions are in place again."""
@@ -198,15 +200,14 @@ class Connection:
         """
         if self.connected_since is None or not self.client.is_connected:
             return False
+        limit = self._size_limit
         try:
-            publish_now(self.client, subject, data, reply=reply, headers=headers)
+            size = publish_now(self.client, subject, data, reply=reply, headers=headers, most=limit.learned)
         except nats_errors.MaxPayloadError:
-            raise PayloadTooLargeError(
-                f"{message_size(data, headers)} bytes for {subject!r} with headers, and the server takes at most "
-                f"{self.max_payload} (its max_payload)"
-            ) from None
+            raise limit.refusal(subject, data, headers) from None
         except (nats_errors.BadSubjectError, nats_errors.BadHeaderError) as bad:
             raise translate(bad, f"sending to {subject!r}") from None
+        limit.sent(size)
         return True
 
     # -- conclusions
@@ -266,6 +267,7 @@ class Connection:
     async def _reconnected(self) -> None:
         self.connected_since = _clock.monotonic()
         self._said.clear()
+        self._size_limit.connected()
         _log.info("nats reconnected", server=server_info(self.client).get("server_name"))
         for callback in self._on_reconnect:
             callback()
@@ -292,6 +294,8 @@ class Connection:
         elif text not in self._said:  # an unreachable server says the same at every attempt
             self._said.add(text)
             _log.warning("nats error", error=text)
+        if _TOO_LARGE in text.lower():
+            self._size_limit.hung_up()
         if not self._owned and self._before.error is not None:
             await self._before.error(error)
 

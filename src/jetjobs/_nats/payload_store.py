@@ -51,7 +51,7 @@ class NatsPayloadStore:
                 f"{len(data)} bytes, and at most {self._max_payload} may be stored (max_payload)"
             )
         subject = payload_subjects.payload_subject(self._project, run_id, direction, name)
-        size = min(_CHUNK, self._link.connection.max_payload - _HEADROOM)
+        size = min(_CHUNK, max(1024, self._link.connection.max_payload - _HEADROOM))
         view = memoryview(data)
         starts = range(0, len(data) or 1, size)
         for first in range(0, len(starts), _WINDOW):

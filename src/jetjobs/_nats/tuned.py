@@ -224,8 +224,10 @@ async def end_interest(client: Client, sub: Subscription) -> None:
     await client._flush_pending(force_flush=True)
 
 
-def publish_now(client: Client, subject: str, data: bytes, *, reply: str, headers: Headers | None) -> None:
+def publish_now(client: Client, subject: str, data: bytes, *, reply: str, headers: Headers | None, most: int) -> int:
     """Buffer a publish, in order with nats-py's own commands; its flusher sends what one loop turn gathered.
+
+    Gives the size that counts against the server's limit, or against `most` where that is less.
 
     Does what `Client.publish` does in 1.0 instead of 2.6 µs (0.6 instead of 1.6 without headers), which is a
     tenth of a run, and needs no await. Call it only while connected.
@@ -243,7 +245,7 @@ def publish_now(client: Client, subject: str, data: bytes, *, reply: str, header
         command = b"%b%b%b\r\n" % (f"HPUB {subject} {reply} {len(block)} {size}\r\n".encode(), block, data)
     else:
         command = b"%b%b\r\n" % (f"PUB {subject} {reply} {size}\r\n".encode(), data)
-    if size > client.max_payload:
+    if size > most or size > client.max_payload:
         raise nats_errors.MaxPayloadError
     pending = client._pending
     pending.append(command)
@@ -259,6 +261,7 @@ def publish_now(client: Client, subject: str, data: bytes, *, reply: str, header
     assert flushes is not None
     if flushes.empty():
         flushes.put_nowait(asyncio.get_running_loop().create_future())
+    return size
 
 
 def message_size(data: bytes, headers: Headers | None) -> int:
