@@ -18,6 +18,7 @@ import traceback
 from functools import partial
 from typing import TYPE_CHECKING
 
+from jetjobs._core.blocking import Watch
 from jetjobs._engine.execution import TaskExecution
 from jetjobs._log import get_logger
 from jetjobs._ports import Keeping
@@ -41,13 +42,7 @@ class Watchdog:
         self._engine = engine
         self._loop = asyncio.get_running_loop()
         self._loop_thread = threading.get_ident()
-        ack_wait = engine.settings.ack_wait.total_seconds()
-        self._poll = ack_wait / 24
-        self._blocked_after = ack_wait / 4
-        self._renew_every = ack_wait / 4
-        # Later than the loop fences its runs (it can't stop a handler that blocks it), but safely before the broker
-        # hands them out again.
-        self._too_late = ack_wait * 5 / 6
+        self._rules = Watch.over(engine.settings.ack_wait)
         self._ticked_at = engine.clock.monotonic()
         self._timer: Timer | None = None
         self._stopped = threading.Event()
@@ -67,52 +62,49 @@ class Watchdog:
 
     def _tick(self) -> None:
         self._ticked_at = self._engine.clock.monotonic()
-        self._timer = self._engine.clock.call_later(self._poll, self._tick)
+        self._timer = self._engine.clock.call_later(self._rules.tick_every, self._tick)
 
     @property
     def blocked_for(self) -> float:
         """Seconds since the loop last ticked, once that is long; for threads beside it. 0: it ticks."""
-        silent = self._silent_for()
-        watches = self._timer is not None and not self._stopped.is_set()
-        return silent if watches and silent > self._blocked_after else 0.0
+        return self._blocked_for() if self._timer is not None else 0.0
+
+    def _blocked_for(self) -> float:
+        if self._stopped.is_set():
+            return 0.0
+        return self._rules.blocked_for(ticked_at=self._ticked_at, now=self._engine.clock.monotonic())
 
     # ------------------------------------------------- in the watching thread
 
     def _watch(self, lifeline: Lifeline) -> None:
         looked_at = self._engine.clock.monotonic()
-        while not self._stopped.wait(self._poll):
+        while not self._stopped.wait(self._rules.tick_every):
             now = self._engine.clock.monotonic()
-            # This thread late too: the whole process stood still, and the loop gets its chance to tick first.
-            frozen, looked_at = now - looked_at > self._blocked_after, now
-            if not frozen and self._is_blocked() and len(self._engine.held):
+            # Standing still itself, it gives the loop a chance to tick first.
+            still, looked_at = self._rules.stood_still(looked_at=looked_at, now=now), now
+            if not still and self._blocked_for() and len(self._engine.held):
                 self._keep(lifeline)
-
-    def _is_blocked(self) -> bool:
-        return not self._stopped.is_set() and self._silent_for() > self._blocked_after
-
-    def _silent_for(self) -> float:
-        return self._engine.clock.monotonic() - self._ticked_at
 
     def _keep(self, lifeline: Lifeline) -> None:
         engine, since = self._engine, self._ticked_at
         jobs, at = self._culprits()
-        log.warning("loop_blocked", jobs=jobs, at=at, seconds=round(self._silent_for(), 1))
+        log.warning("loop_blocked", jobs=jobs, at=at, seconds=round(engine.clock.monotonic() - since, 1))
         keeping = Keeping(
             host_id=engine.host_id,
             due=self._due,
             holds=engine.held.holds,
-            over=lambda: not self._is_blocked(),
-            pause=self._poll,
+            over=lambda: not self._blocked_for(),
+            pause=self._rules.tick_every,
         )
-        while self._is_blocked():
+        while self._blocked_for():
             try:
                 lifeline.keep(keeping)
             except JetJobsError as error:
                 log.error("blocked_runs_not_kept", jobs=jobs, error=str(error))  # noqa: TRY400 - an outage, not a bug
-                self._stopped.wait(self._renew_every)
+                self._stopped.wait(self._rules.renew_every)
             except Exception:
                 log.exception("watchdog_broke")
-                self._stopped.wait(self._renew_every)
+                self._stopped.wait(self._rules.renew_every)
         log.warning("loop_runs_again", jobs=jobs, seconds=round(engine.clock.monotonic() - since, 1))
 
     def _due(self) -> list[tuple[Delivery, Callable[[], None]]]:
@@ -123,7 +115,7 @@ class Watchdog:
             for held in self._engine.held
             if held.claim is not None
             and not held.fenced
-            and self._renew_every <= now - held.confirmed_at < self._too_late
+            and self._rules.may_renew(confirmed_at=held.confirmed_at, now=now)
         ]
 
     def _culprits(self) -> tuple[list[str], str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
+from jetjobs._core.blocking import others_can
 from jetjobs._log import get_logger
 from jetjobs._nats.broker import NatsBroker
 from jetjobs._nats.catalog import NatsCatalog
@@ -63,13 +64,10 @@ class NatsLifeline:
     async def _others_can(self, link: Link, host_id: str) -> bool:
         """Whether another host lives that has a job of this one; not when that can't be told."""
         try:
-            hosts = await NatsCatalog(link, self._project).hosts()
+            return others_can(await NatsCatalog(link, self._project).hosts(), host_id)
         except BrokerError as error:
             _log.debug("other_hosts_unknown", error=str(error))
             return False
-        ours = {job for host in hosts if host.host_id == host_id for job in host.jobs}
-        others = [host for host in hosts if host.host_id != host_id and not host.draining]
-        return any(not ours.isdisjoint(host.jobs) for host in others)
 
 
 async def _renew(writer: PipelinedWriter, delivery: Delivery, confirm: Callable[[], None]) -> None:
