@@ -99,7 +99,7 @@ class NatsBroker:
         best: timedelta | None = None
         for _ in range(_CLOCK_TRIES):
             before = self._clock.monotonic()
-            answer = await self._link.api(f"STREAM.INFO.{self._stream}")
+            answer = await self._link.ask_stream("STREAM.INFO", self._stream, about=self._stream)
             after = self._clock.monotonic()
             took = timedelta(seconds=after - before)
             if best is None or took < best:
@@ -184,15 +184,15 @@ class NatsBroker:
 
     async def last(self, subject: str) -> Message | None:
         """The newest message on a subject (wildcards allowed), read from the stream's leader."""
-        return await self._read({"last_by_subj": subject})
+        return await self._read({"last_by_subj": subject}, subject)
 
     async def message(self, sequence: int) -> Message | None:
         """The message with that sequence, read from the stream's leader; `None` when it has gone."""
-        return await self._read({"seq": sequence})
+        return await self._read({"seq": sequence}, self._stream)
 
-    async def _read(self, which: dict[str, Any]) -> Message | None:
+    async def _read(self, which: dict[str, Any], about: str) -> Message | None:
         try:
-            answer = await self._link.api(f"STREAM.MSG.GET.{self._stream}", which)
+            answer = await self._link.ask_stream("STREAM.MSG.GET", self._stream, which, about=about)
         except NotFound:
             return None
         found: dict[str, Any] = answer["message"]
@@ -219,7 +219,7 @@ class NatsBroker:
     async def purge(self, subject: str, *, up_to: int) -> int:
         """Remove a subject's messages with sequences ≤ `up_to`; returns how many went."""
         wanted = {"filter": subject, "seq": up_to + 1}  # the broker removes what lies before `seq`
-        return int((await self._link.api(f"STREAM.PURGE.{self._stream}", wanted)).get("purged", 0))
+        return int((await self._link.ask_stream("STREAM.PURGE", self._stream, wanted, about=subject)).get("purged", 0))
 
     # -- signals between processes, over core NATS
 

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from jetjobs._core import names
 from jetjobs._core.durations import lifetime_seconds
-from jetjobs._nats.faults import STREAM_NOT_FOUND, NotFound
+from jetjobs._nats.faults import NotFound
 from jetjobs._nats.link import Link
 from jetjobs._nats.newest import Part, read_newest
 from jetjobs._nats.pages import Entry, read_pages
@@ -91,7 +91,9 @@ class Bucket:
 
     async def _last(self, subject: str) -> Entry | None:
         try:
-            answer = await self._ask("STREAM.MSG.GET", {"last_by_subj": subject}, subject)
+            answer = await self._link.ask_stream(
+                "STREAM.MSG.GET", self._stream, {"last_by_subj": subject}, about=subject
+            )
         except NotFound:
             return None
         message: dict[str, Any] = answer["message"]
@@ -100,7 +102,7 @@ class Bucket:
 
     async def subjects(self, pattern: str) -> list[str]:
         """The subjects under a pattern that have an entry, as the leader knows them."""
-        answer = await self._ask("STREAM.INFO", {"subjects_filter": pattern}, pattern)
+        answer = await self._link.ask_stream("STREAM.INFO", self._stream, {"subjects_filter": pattern}, about=pattern)
         return sorted(answer["state"].get("subjects") or {})
 
     async def pages(self, pattern: str, start: int = 1) -> AsyncGenerator[list[Entry], None]:
@@ -118,14 +120,5 @@ class Bucket:
         wanted: dict[str, Any] = {"filter": subject}
         if revision is not None:
             wanted["seq"] = revision + 1  # purges what is before it, and a newer write is not
-        answer = await self._ask("STREAM.PURGE", wanted, subject)
+        answer = await self._link.ask_stream("STREAM.PURGE", self._stream, wanted, about=subject)
         return bool(answer.get("purged"))
-
-    async def _ask(self, action: str, wanted: dict[str, Any], subject: str) -> dict[str, Any]:
-        """The API's answer. A missing bucket is no missing entry: nothing may be concluded from it."""
-        try:
-            return await self._link.api(f"{action}.{self._stream}", wanted)
-        except NotFound as missing:
-            if missing.code == STREAM_NOT_FOUND:
-                raise self._link.nobody_answers(subject) from None
-            raise

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from jetjobs._core import names
 from jetjobs._core.models import RunKey
-from jetjobs._nats.faults import STREAM_NOT_FOUND, NotFound, no_responders
+from jetjobs._nats.faults import NotFound
 from jetjobs._nats.link import Link
 from jetjobs._ports import Holding
 
@@ -72,10 +72,10 @@ async def _has_message(link: Link, project: str, run: RunKey) -> bool:
     trigger = names.trigger_subject(project, run)
     for subject in (trigger, names.run_schedules(project, run), trigger):
         try:
-            await link.api(f"STREAM.MSG.GET.{names.stream(project)}", {"last_by_subj": subject}, timeout=_TIMEOUT)
-        except NotFound as missing:
-            if missing.code == STREAM_NOT_FOUND:
-                raise no_responders(subject, "read") from None
+            wanted = {"last_by_subj": subject}
+            await link.ask_stream("STREAM.MSG.GET", names.stream(project), wanted, about=subject, timeout=_TIMEOUT)
+        except NotFound:
+            continue
         else:
             return True
     return False
@@ -86,8 +86,4 @@ async def _state(link: Link, stream: str) -> dict[str, Any]:
 
 
 async def _info(link: Link, stream: str, wanted: dict[str, Any] | None) -> dict[str, Any]:
-    """A stream's answer about itself. A missing one is no empty one: nothing may be concluded from it."""
-    try:
-        return await link.api(f"STREAM.INFO.{stream}", wanted, timeout=_TIMEOUT)
-    except NotFound:
-        raise no_responders(stream, "read") from None
+    return await link.ask_stream("STREAM.INFO", stream, wanted, about=stream, timeout=_TIMEOUT)

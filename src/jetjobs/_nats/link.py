@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from jetjobs._nats.connection import Connection
-from jetjobs._nats.faults import from_api_error, no_responders
+from jetjobs._nats.faults import STREAM_NOT_FOUND, NotFound, from_api_error, no_responders
 from jetjobs._nats.writer import PipelinedWriter
 from jetjobs.errors import BrokerError
 
@@ -27,6 +27,22 @@ class Link:
         if self.writer.on_nobody is not None:
             self.writer.on_nobody(subject)
         return no_responders(subject, "read")
+
+    async def ask_stream(
+        self, action: str, stream: str, wanted: Mapping[str, Any] | None = None, *, about: str, timeout: float = 5.0
+    ) -> dict[str, Any]:
+        """The answer of a stream to an API request. A missing one is no empty one: nothing may be concluded from it.
+
+        Raises:
+            ProjectNotPrepared: there is no such stream; names what was asked `about`.
+            NotFound: the message isn't there.
+        """
+        try:
+            return await self.api(f"{action}.{stream}", wanted, timeout=timeout)
+        except NotFound as missing:
+            if missing.code == STREAM_NOT_FOUND:
+                raise self.nobody_answers(about) from None
+            raise
 
     async def api(
         self, suffix: str, payload: Mapping[str, Any] | None = None, *, timeout: float = 5.0

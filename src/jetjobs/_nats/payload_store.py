@@ -77,11 +77,8 @@ class NatsPayloadStore:
 
     async def purge(self, run_id: str) -> None:
         """Remove everything stored for a run."""
-        await self._link.api(
-            f"STREAM.PURGE.{self._stream}",
-            {"filter": payload_subjects.payload_pattern(self._project, run_id)},
-            timeout=_TIMEOUT,
-        )
+        pattern = payload_subjects.payload_pattern(self._project, run_id)
+        await self._link.ask_stream("STREAM.PURGE", self._stream, {"filter": pattern}, about=pattern, timeout=_TIMEOUT)
 
     async def holding(self) -> Holding:
         """How much there is, in one cheap call; an entry is a chunk."""
@@ -98,9 +95,10 @@ class NatsPayloadStore:
 
     async def newest(self, run_id: str) -> datetime | None:
         """When the last chunk of a run was stored; `None` when there is none."""
-        wanted = {"last_by_subj": payload_subjects.payload_pattern(self._project, run_id)}
+        pattern = payload_subjects.payload_pattern(self._project, run_id)
+        wanted = {"last_by_subj": pattern}
         try:
-            found = await self._link.api(f"STREAM.MSG.GET.{self._stream}", wanted, timeout=_TIMEOUT)
+            found = await self._link.ask_stream("STREAM.MSG.GET", self._stream, wanted, about=pattern, timeout=_TIMEOUT)
         except NotFound:
             return None
         return datetime.fromisoformat(found["message"]["time"])
