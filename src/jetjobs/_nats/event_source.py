@@ -8,12 +8,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Mapping
-from contextlib import suppress
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Any, Final
 
-from nats import errors as nats_errors
 from nats.aio.subscription import Subscription
 
 from jetjobs._core import names
@@ -34,7 +32,6 @@ from jetjobs._nats.provision import nanoseconds
 from jetjobs._nats.pull import ContinuousPull
 from jetjobs._nats.rights import prove_deliveries
 from jetjobs._nats.share import Share
-from jetjobs._nats.tuned import end_interest
 from jetjobs._ports import Delivery, OnDelivery
 from jetjobs.errors import BrokerError, StreamMismatch
 
@@ -108,7 +105,7 @@ class NatsEventSource:
         forget = connection.on_refusal(lambda kind, what: refused.append(what) if kind == "subscription" else None)
         try:
             sub = await connection.listen(subject, heard, queue=group)
-            await self._round_trip()  # a refusal comes before the answer
+            await self._link.round_trip(names.stream(self._project))  # a refusal comes before the answer
         finally:
             forget()
         if subject.lower() in refused:
@@ -118,24 +115,7 @@ class NatsEventSource:
 
     async def leave(self, sub: Subscription) -> None:
         """End a subscription once everything the server had sent for it was heard."""
-        connection = self._link.connection
-        try:
-            if connection.is_connected:
-                await end_interest(connection.client, sub)
-                await self._round_trip()
-        except (BrokerError, nats_errors.Error) as failure:
-            _log.info("subscription not ended cleanly", subject=sub.subject, error=str(failure))
-        finally:
-            connection.abandon(sub)
-
-    async def _round_trip(self) -> None:
-        """Return when the server has done everything sent before.
-
-        Not nats-py's `flush`: its PING overtakes the commands that still wait for the socket, and an event that came
-        after it would be dropped.
-        """
-        with suppress(NotFound):  # an answer too
-            await self._link.api(f"STREAM.INFO.{names.stream(self._project)}")
+        await self._link.leave([sub], names.stream(self._project))
 
     async def consume(self, stream: str, subject: str, durable: str, on_delivery: OnDelivery) -> Share:
         """Begin to take the events of a stream on a subject, none before `allow`."""

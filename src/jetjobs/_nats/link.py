@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
+from nats import errors as nats_errors
+from nats.aio.subscription import Subscription
+
+from jetjobs._log import get_logger
 from jetjobs._nats.connection import Connection
 from jetjobs._nats.faults import STREAM_NOT_FOUND, NotFound, from_api_error, no_responders
+from jetjobs._nats.tuned import end_interest
 from jetjobs._nats.writer import PipelinedWriter
 from jetjobs.errors import BrokerError
+
+_log = get_logger("jetjobs.nats")
 
 API_PREFIX = "$JS.API."
 
@@ -27,6 +35,30 @@ class Link:
         if self.writer.on_nobody is not None:
             self.writer.on_nobody(subject)
         return no_responders(subject, "read")
+
+    async def round_trip(self, stream: str) -> None:
+        """Return when the server has done everything sent before; any stream's name does.
+
+        Not nats-py's `flush`: its PING overtakes the commands that still wait for the socket, and a message that came
+        after it would be dropped.
+        """
+        with suppress(NotFound):  # an answer too
+            await self.api(f"STREAM.INFO.{stream}")
+
+    async def leave(self, subscriptions: Sequence[Subscription], stream: str) -> None:
+        """End subscriptions once everything the server had sent for them was heard."""
+        connection = self.connection
+        try:
+            if subscriptions and connection.is_connected:
+                for sub in subscriptions:
+                    await end_interest(connection.client, sub)
+                await self.round_trip(stream)
+        except (BrokerError, nats_errors.Error) as failure:
+            subjects = [sub.subject for sub in subscriptions[:10]]
+            _log.info("subscriptions not ended cleanly", subjects=subjects, error=str(failure))
+        finally:
+            for sub in subscriptions:
+                connection.abandon(sub)
 
     async def ask_stream(
         self, action: str, stream: str, wanted: Mapping[str, Any] | None = None, *, about: str, timeout: float = 5.0
