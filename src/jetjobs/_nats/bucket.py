@@ -111,6 +111,14 @@ class Bucket:
             async for page in pages:
                 yield [entry for entry in page if entry.data]
 
+    async def entries(self, pattern: str) -> list[Entry]:
+        """All entries under a pattern, each once; for few, because all of them are held."""
+        newest: dict[str, Entry] = {}  # one written while the list is read comes twice; the later one counts
+        async with aclosing(self.pages(pattern)) as pages:
+            async for page in pages:
+                newest.update((entry.subject, entry) for entry in page)
+        return list(newest.values())
+
     def newest(self, pattern: str) -> AsyncGenerator[Part, None]:
         """All entries under a pattern from the last written to the first, as they came; markers among them."""
         return read_newest(self._link, self._stream, pattern)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Collection, Sequence
-from contextlib import aclosing
+from collections.abc import Callable, Collection, Sequence
 from datetime import timedelta
 from typing import Final, TypeVar
 
@@ -40,7 +39,8 @@ class NatsCatalog:
         """Publish a descriptor where the one that is there may be replaced; returns that one."""
         subject = self._jobs.subject(names.job_key(descriptor.address))
         data = wire.pack_descriptor(descriptor)
-        for attempt in range(1, _ATTEMPTS + 1):
+        left = _ATTEMPTS
+        while True:
             entry = await self._jobs.get(subject)
             known = _readable(entry, wire.unpack_descriptor) if entry is not None else None
             if known is not None and not may_describe(descriptor, known, theirs_lives=known.host_id in living):
@@ -48,11 +48,11 @@ class NatsCatalog:
             try:
                 await self._jobs.replace(subject, data, entry.revision if entry is not None else 0)
             except WrongRevision:
-                if attempt == _ATTEMPTS:
+                left -= 1
+                if not left:
                     raise
             else:
                 return known
-        return None
 
     async def job(self, address: JobAddress) -> JobDescriptor | None:
         """One job's descriptor."""
@@ -61,7 +61,7 @@ class NatsCatalog:
 
     async def jobs(self) -> list[JobDescriptor]:
         """All descriptors of the project, by module and job."""
-        found = await _all(self._jobs.pages(self._jobs.subject(names.DESCRIPTOR_KEYS)), wire.unpack_descriptor)
+        found = await _all(self._jobs, names.DESCRIPTOR_KEYS, wire.unpack_descriptor)
         return sorted(found, key=lambda descriptor: descriptor.address)
 
     async def control(self, address: JobAddress) -> StoredControl | None:
@@ -74,8 +74,8 @@ class NatsCatalog:
 
     async def controls(self) -> list[StoredControl]:
         """All orders of the project, by module and job."""
-        newest = await _newest(self._jobs.pages(self._jobs.subject(names.CONTROL_KEYS)))
-        found = [(_readable(entry, wire.unpack_control), entry.revision) for entry in newest]
+        entries = await self._jobs.entries(self._jobs.subject(names.CONTROL_KEYS))
+        found = [(_readable(entry, wire.unpack_control), entry.revision) for entry in entries]
         read = [StoredControl(control, revision) for control, revision in found if control is not None]
         return sorted(read, key=lambda stored: stored.control.address)
 
@@ -94,7 +94,7 @@ class NatsCatalog:
 
     async def hosts(self) -> Sequence[HostPresence]:
         """All hosts that said so within their TTL, by id."""
-        found = await _all(self._hosts.pages(self._hosts.subject("*")), wire.unpack_presence)
+        found = await _all(self._hosts, "*", wire.unpack_presence)
         return sorted(found, key=lambda presence: presence.host_id)
 
     async def lease(self, name: str, holder: str, ttl: timedelta) -> bool:
@@ -109,18 +109,9 @@ class NatsCatalog:
         return self._hosts.subject(names.host_key(host_id))
 
 
-async def _all(pages: AsyncGenerator[list[Entry], None], unpack: Callable[[bytes], T]) -> list[T]:
-    found = (_readable(entry, unpack) for entry in await _newest(pages))
+async def _all(bucket: Bucket, keys: str, unpack: Callable[[bytes], T]) -> list[T]:
+    found = (_readable(entry, unpack) for entry in await bucket.entries(bucket.subject(keys)))
     return [value for value in found if value is not None]
-
-
-async def _newest(pages: AsyncGenerator[list[Entry], None]) -> list[Entry]:
-    # An entry written while the list is read comes twice; the later one counts.
-    newest: dict[str, Entry] = {}
-    async with aclosing(pages):
-        async for page in pages:
-            newest.update((entry.subject, entry) for entry in page)
-    return list(newest.values())
 
 
 def _readable(entry: Entry, unpack: Callable[[bytes], T]) -> T | None:

@@ -6,7 +6,6 @@ the next `create` takes it.
 
 from __future__ import annotations
 
-from contextlib import aclosing
 from datetime import timedelta
 from typing import Final
 
@@ -54,12 +53,8 @@ class NatsScheduleStore:
 
     async def all(self) -> list[StoredSchedule]:
         """All schedules by name, tombstones among them."""
-        # An entry written while the list is read comes twice; the later one counts.
-        newest: dict[str, Entry] = {}
-        async with aclosing(self._bucket.pages(self._bucket.subject("id.*"))) as pages:
-            async for page in pages:
-                newest.update((entry.subject, entry) for entry in page)
-        found = [stored for entry in newest.values() if (stored := _readable(entry)) is not None]
+        entries = await self._bucket.entries(self._bucket.subject("id.*"))
+        found = [stored for entry in entries if (stored := _readable(entry)) is not None]
         return sorted(found, key=lambda stored: stored.schedule.name)
 
     async def delete(self, schedule_id: str, revision: int) -> bool:
