@@ -8,6 +8,7 @@ from jetjobs._core import names
 from jetjobs._core.messages import Outgoing
 from jetjobs._core.models import JobAddress, RunKey
 from jetjobs._ports import Backend, Broker, Consumption
+from jetjobs.errors import BrokerError
 from tests.support.worlds import ACK_WAIT, Takings, World, eventually
 
 SEND = JobAddress("billing.invoices", "send")
@@ -90,6 +91,16 @@ class TestAllowing:
         await consume((await world.connect()).broker, other, limit=10, allow=5)
         await other.reach(1)
         assert (other.bodies, taken.bodies) == ([b"b"], [b"a"])
+
+    async def test_one_connection_consumes_a_job_once_at_a_time(self, broker: Broker, world: World, taken: Takings):
+        first = await consume(broker, taken, limit=10, allow=1)
+        with pytest.raises(BrokerError, match="already consumed over this connection"):
+            await broker.consume(SEND, Takings(world))
+        await first.stop()
+        again = await broker.consume(SEND, taken)
+        again.allow(1)
+        await store(broker, b"a")
+        await taken.reach(1)
 
     async def test_ticks_come_like_runs(self, broker: Broker, taken: Takings):
         await consume(broker, taken, limit=10, allow=5)

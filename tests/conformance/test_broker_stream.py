@@ -10,7 +10,7 @@ from jetjobs._core import names
 from jetjobs._core.messages import Message, Outgoing
 from jetjobs._core.models import JobAddress, RunKey
 from jetjobs._ports import Backend, Broker
-from jetjobs.errors import WrongRevision
+from jetjobs.errors import ProjectNotPrepared, WrongRevision
 from tests.support.worlds import World, eventually
 
 SEND = JobAddress("billing.invoices", "send")
@@ -93,6 +93,20 @@ class TestStore:
         assert within(message.headers, headers)
         assert abs(message.stored_at - broker.now()) < timedelta(seconds=2)
         assert message.stored_at.utcoffset() == timedelta(0)
+
+    async def test_none_are_stored_together_where_two_are_for_one_subject(self, broker: Broker):
+        twice = trigger(broker, RunKey(*SEND, "twice"))
+        others = [trigger(broker, RunKey(*SEND, name)) for name in ("before", "after")]
+        with pytest.raises(WrongRevision):
+            await broker.store_together([others[0], twice, others[1], twice], timeout=WITHIN)
+        assert [await broker.last(message.subject) for message in (twice, *others)] == [None] * 3
+
+    async def test_nothing_is_stored_together_at_once(self, broker: Broker):
+        await broker.store_together([], timeout=WITHIN)
+
+    async def test_what_no_stream_takes_is_not_stored(self, broker: Broker):
+        with pytest.raises(ProjectNotPrepared, match="no stream takes"):
+            await broker.store(Outgoing("elsewhere.x", {}, b"1"))
 
     async def test_many_are_stored_together_in_their_order(self, broker: Broker):
         runs = [RunKey(*SEND, f"together-{number}") for number in range(1000)]

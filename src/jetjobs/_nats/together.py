@@ -31,6 +31,8 @@ async def store_together(link: Link, messages: Sequence[Outgoing], *, timeout: f
         BrokerError: refused for another reason, a stream without atomic batches among them.
         AnswerUnknown: sent; all of them are stored, or none.
     """
+    if not messages:
+        return
     blocks = FirstBlocks({"Nats-Batch-Id": secrets.token_hex(8)})
 
     def numbered(message: Outgoing, number: int, commit: bytes = b"") -> bytes:

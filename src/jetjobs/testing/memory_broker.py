@@ -11,7 +11,7 @@ from jetjobs._core import names
 from jetjobs._core.messages import Message, Outgoing
 from jetjobs._core.models import JobAddress, RunKey, RunRecord
 from jetjobs._ports import DrainAnswer, OnCall, OnDelivery
-from jetjobs.errors import AnswerUnknown, BrokerError, BrokerUnavailable
+from jetjobs.errors import AnswerUnknown, BrokerError, BrokerUnavailable, ProjectNotPrepared
 from jetjobs.testing.memory_calls import MemoryCallService
 from jetjobs.testing.memory_cluster import MemoryLink
 from jetjobs.testing.memory_consumer import MemoryConsumer
@@ -26,6 +26,7 @@ class MemoryBroker:
         self._stream = link.project.stream
         self._listeners = link.project.listeners
         self._offset = link.cluster.offset
+        self._consumptions: dict[JobAddress, MemoryConsumption] = {}
 
     @property
     def project(self) -> str:
@@ -69,8 +70,12 @@ class MemoryBroker:
 
     async def consume(self, job: JobAddress, on_delivery: OnDelivery) -> MemoryConsumption:
         """Begin to take deliveries of a job, none before `allow`."""
+        before = self._consumptions.get(job)
+        if before is not None and not before.stopped:
+            raise BrokerError(f"{job} is already consumed over this connection")
         consumer = await self.link.call(lambda: self.link.project.consumer(job))
-        return MemoryConsumption(self.link, consumer, on_delivery)
+        taken = self._consumptions[job] = MemoryConsumption(self.link, consumer, on_delivery)
+        return taken
 
     async def store(
         self,
@@ -81,16 +86,18 @@ class MemoryBroker:
         timeout: timedelta | None = None,  # noqa: ARG002 - the broker in memory answers at once or not at all
     ) -> int:
         """Store a message in the jobs stream and return its sequence."""
-        if not self._stream.takes(message.subject):
-            raise BrokerError(f"no stream takes {message.subject!r}")
+        self._must_take(message)
         return await self.link.call(lambda: self._stream.store(message, expected=expected, expected_on=expected_on))
 
     async def store_together(self, messages: Sequence[Outgoing], *, timeout: timedelta) -> None:  # noqa: ARG002
         """Store messages, each the first on a subject of its own: all of them or none."""
         for message in messages:
-            if not self._stream.takes(message.subject):
-                raise BrokerError(f"no stream takes {message.subject!r}")
+            self._must_take(message)
         await self.link.call(lambda: self._stream.store_together(messages))
+
+    def _must_take(self, message: Outgoing) -> None:
+        if not self._stream.takes(message.subject):
+            raise ProjectNotPrepared(f"no stream takes {message.subject!r}")
 
     async def last(self, subject: str) -> Message | None:
         """The newest message on a subject, wildcards allowed."""
@@ -229,7 +236,7 @@ class MemoryConsumption:
         self._on_delivery = on_delivery
         self._problem = problem
         self._credit = 0
-        self._stopped = False
+        self.stopped = False
         consumer.join(self)
 
     @property
@@ -249,7 +256,7 @@ class MemoryConsumption:
 
     async def stop(self) -> None:
         """Take no more; what is on its way goes back to the queue."""
-        self._stopped = True
+        self.stopped = True
         self._credit = 0
         self._consumer.part(self)
         await asyncio.sleep(0)
@@ -262,9 +269,9 @@ class MemoryConsumption:
     def _arrive(self, message: Message, epoch: int) -> None:
         if epoch != self._link.epoch:
             # The connection broke under it: the ack wait runs, and the pull is asked for anew.
-            self._credit += not self._stopped
+            self._credit += not self.stopped
             self._consumer.serve()
-        elif self._stopped:
+        elif self.stopped:
             self._consumer.nak(message.sequence)
         else:
             self._on_delivery(MemoryDelivery(self._link, self._consumer, message))

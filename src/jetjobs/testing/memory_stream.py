@@ -102,7 +102,9 @@ class MemoryStream:
         return stored.sequence
 
     def store_together(self, messages: Sequence[Outgoing]) -> None:
-        """Store them if none of their subjects has a message."""
+        """Store them if none of their subjects has a message, or is that of two of them."""
+        if len({message.subject for message in messages}) < len(messages):
+            raise WrongRevision("wrong last sequence")
         for message in messages:
             if (newest := self.last(message.subject)) is not None:
                 raise WrongRevision(f"wrong last sequence: {newest.sequence}", newest.sequence)
