@@ -7,20 +7,26 @@ later create fails.
 from __future__ import annotations
 
 import base64
-from collections.abc import AsyncGenerator, Awaitable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
 from datetime import datetime, timedelta
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from jetjobs._core import names
 from jetjobs._core.durations import lifetime_seconds
+from jetjobs._log import get_logger
 from jetjobs._nats.faults import NotFound
 from jetjobs._nats.link import Link
 from jetjobs._nats.newest import Part, read_newest
 from jetjobs._nats.pages import Entry, read_pages
-from jetjobs.errors import WrongRevision
+from jetjobs.errors import PayloadInvalidError, WrongRevision
+
+T = TypeVar("T")
+
+_log = get_logger("jetjobs.nats")
 
 WRITE_TIMEOUT: Final = 5.0
+_TELL_OF: Final = 10
 
 EXPECT_NONE: Final = b"NATS/1.0\r\nNats-Expected-Last-Subject-Sequence: 0\r\n\r\n"
 
@@ -44,6 +50,7 @@ class Bucket:
         self._link = link
         self._bucket = bucket
         self._stream = names.bucket_stream(bucket)
+        self._told: set[tuple[str, int]] = set()
 
     @property
     def stream(self) -> str:
@@ -122,6 +129,21 @@ class Bucket:
     def newest(self, pattern: str) -> AsyncGenerator[Part, None]:
         """All entries under a pattern from the last written to the first, as they came; markers among them."""
         return read_newest(self._link, self._stream, pattern)
+
+    def read(self, entry: Entry, unpack: Callable[[bytes], T]) -> T | None:
+        """What an entry says; `None` where another version or a stranger wrote it so that it can't be read."""
+        try:
+            return unpack(entry.data)
+        except PayloadInvalidError as problem:
+            self._tell_unreadable(entry, problem)
+            return None
+
+    def _tell_unreadable(self, entry: Entry, problem: PayloadInvalidError) -> None:
+        # Once, and of a few: a list that meets ten thousand of them is read again and again.
+        told = (entry.subject, entry.revision)
+        if len(self._told) < _TELL_OF and told not in self._told:
+            self._told.add(told)
+            _log.warning("entry unreadable", subject=entry.subject, revision=entry.revision, error=str(problem))
 
     async def remove(self, subject: str, revision: int | None = None) -> bool:
         """Take an entry out, if it is at that revision when one is given, leaving no marker; says whether it went."""

@@ -11,16 +11,12 @@ from jetjobs._core.controls import JobControl
 from jetjobs._core.descriptors import HostPresence, JobDescriptor
 from jetjobs._core.models import JobAddress
 from jetjobs._core.rollout import may_describe
-from jetjobs._log import get_logger
 from jetjobs._nats.bucket import Bucket
 from jetjobs._nats.link import Link
-from jetjobs._nats.pages import Entry
 from jetjobs._ports import StoredControl
-from jetjobs.errors import PayloadInvalidError, WrongRevision
+from jetjobs.errors import WrongRevision
 
 T = TypeVar("T")
-
-_log = get_logger("jetjobs.nats")
 
 # Hosts of a deployment start together; each conflict means that one of them has written.
 _ATTEMPTS: Final = 20
@@ -42,7 +38,7 @@ class NatsCatalog:
         left = _ATTEMPTS
         while True:
             entry = await self._jobs.get(subject)
-            known = _readable(entry, wire.unpack_descriptor) if entry is not None else None
+            known = self._jobs.read(entry, wire.unpack_descriptor) if entry is not None else None
             if known is not None and not may_describe(descriptor, known, theirs_lives=known.host_id in living):
                 return None
             try:
@@ -57,7 +53,7 @@ class NatsCatalog:
     async def job(self, address: JobAddress) -> JobDescriptor | None:
         """One job's descriptor."""
         entry = await self._jobs.get(self._jobs.subject(names.job_key(address)))
-        return _readable(entry, wire.unpack_descriptor) if entry is not None else None
+        return self._jobs.read(entry, wire.unpack_descriptor) if entry is not None else None
 
     async def jobs(self) -> list[JobDescriptor]:
         """All descriptors of the project, by module and job."""
@@ -69,13 +65,13 @@ class NatsCatalog:
         entry = await self._jobs.get(self._jobs.subject(names.control_key(address)))
         if entry is None:
             return None
-        found = _readable(entry, wire.unpack_control)
+        found = self._jobs.read(entry, wire.unpack_control)
         return StoredControl(found or JobControl(*address), entry.revision)
 
     async def controls(self) -> list[StoredControl]:
         """All orders of the project, by module and job."""
         entries = await self._jobs.entries(self._jobs.subject(names.CONTROL_KEYS))
-        found = [(_readable(entry, wire.unpack_control), entry.revision) for entry in entries]
+        found = [(self._jobs.read(entry, wire.unpack_control), entry.revision) for entry in entries]
         read = [StoredControl(control, revision) for control, revision in found if control is not None]
         return sorted(read, key=lambda stored: stored.control.address)
 
@@ -110,14 +106,5 @@ class NatsCatalog:
 
 
 async def _all(bucket: Bucket, keys: str, unpack: Callable[[bytes], T]) -> list[T]:
-    found = (_readable(entry, unpack) for entry in await bucket.entries(bucket.subject(keys)))
+    found = (bucket.read(entry, unpack) for entry in await bucket.entries(bucket.subject(keys)))
     return [value for value in found if value is not None]
-
-
-def _readable(entry: Entry, unpack: Callable[[bytes], T]) -> T | None:
-    """The value, or `None` for one that another version or a stranger wrote so that we can't read it."""
-    try:
-        return unpack(entry.data)
-    except PayloadInvalidError as problem:
-        _log.warning("catalog entry unreadable", subject=entry.subject, error=str(problem))
-        return None

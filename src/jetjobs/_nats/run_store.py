@@ -14,16 +14,12 @@ from typing import Final
 from jetjobs._core import names, wire
 from jetjobs._core.glance import Wanted, glance
 from jetjobs._core.models import JobAddress, RunKey, RunRecord
-from jetjobs._log import get_logger
 from jetjobs._nats.bucket import Bucket
 from jetjobs._nats.contents import holding
 from jetjobs._nats.inbound import Inbound
 from jetjobs._nats.link import Link
 from jetjobs._nats.pages import EVERYTHING, Entry, entry_of
 from jetjobs._ports import Holding, Slice, Stored
-from jetjobs.errors import PayloadInvalidError
-
-_log = get_logger("jetjobs.nats")
 
 _HEADROOM: Final = 4 * 1024  # for the headers of a write
 
@@ -35,7 +31,6 @@ class NatsRunStore:
         self._project = project
         self._link = link
         self._bucket = Bucket(link, names.runs_bucket(project))
-        self._told_unreadable = False
 
     def create(self, record: RunRecord, *, ttl: timedelta | None = None) -> Awaitable[int]:
         """Store a record that must not exist yet; returns its revision."""
@@ -104,19 +99,8 @@ class NatsRunStore:
         return wire.pack_record(record, min(wire.MAX_RECORD, self._link.connection.max_payload - _HEADROOM))
 
     def _readable(self, entries: Iterable[Entry]) -> list[Stored]:
-        found: list[Stored] = []
-        for entry in entries:
-            try:
-                found.append(_stored(entry))
-            except PayloadInvalidError as problem:
-                self._tell_unreadable(entry, problem)
-        return found
-
-    def _tell_unreadable(self, entry: Entry, problem: PayloadInvalidError) -> None:
-        # Once: a list that meets ten thousand of them is read again and again.
-        if not self._told_unreadable:
-            self._told_unreadable = True
-            _log.warning("run record unreadable", subject=entry.subject, revision=entry.revision, error=str(problem))
+        read = [(entry, self._bucket.read(entry, wire.unpack_record)) for entry in entries]
+        return [Stored(record, entry.revision, entry.stored_at) for entry, record in read if record is not None]
 
 
 def _stored(entry: Entry) -> Stored:

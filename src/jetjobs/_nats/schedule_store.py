@@ -11,14 +11,11 @@ from typing import Final
 
 from jetjobs._core import names, wire
 from jetjobs._core.schedule_record import ScheduleRecord, ScheduleState
-from jetjobs._log import get_logger
 from jetjobs._nats.bucket import Bucket
 from jetjobs._nats.link import Link
 from jetjobs._nats.pages import Entry
 from jetjobs._ports import StoredSchedule
-from jetjobs.errors import PayloadInvalidError, ScheduleNameTaken, WrongRevision
-
-_log = get_logger("jetjobs.nats")
+from jetjobs.errors import ScheduleNameTaken, WrongRevision
 
 # Each conflict means that somebody else wrote the name: hosts of a deployment start together.
 _ATTEMPTS: Final = 20
@@ -54,7 +51,8 @@ class NatsScheduleStore:
     async def all(self) -> list[StoredSchedule]:
         """All schedules by name, tombstones among them."""
         entries = await self._bucket.entries(self._bucket.subject("id.*"))
-        found = [stored for entry in entries if (stored := _readable(entry)) is not None]
+        read = [(self._bucket.read(entry, wire.unpack_schedule), entry.revision) for entry in entries]
+        found = [StoredSchedule(schedule, revision) for schedule, revision in read if schedule is not None]
         return sorted(found, key=lambda stored: stored.schedule.name)
 
     async def delete(self, schedule_id: str, revision: int) -> bool:
@@ -100,11 +98,3 @@ class NatsScheduleStore:
 
 def _stored(entry: Entry) -> StoredSchedule:
     return StoredSchedule(wire.unpack_schedule(entry.data), entry.revision)
-
-
-def _readable(entry: Entry) -> StoredSchedule | None:
-    try:
-        return _stored(entry)
-    except PayloadInvalidError as problem:
-        _log.warning("schedule unreadable", subject=entry.subject, error=str(problem))
-        return None
