@@ -120,3 +120,12 @@ class TestCancel:
         world.cluster.stop()
         with pytest.raises(BrokerUnavailable):
             await run.cancel(timeout=0.3)
+
+    async def test_a_broker_that_goes_after_the_write_leaves_it_open(self, world: World):
+        run = await world.client.get_job("billing", "send").trigger(1)
+        lost = world.mine.fail("runs.create", when="after")
+        cancelling = asyncio.create_task(run.cancel(timeout=0.5))
+        await lost.reached.wait()
+        world.mine.fail("runs.get", times=None)
+        with pytest.raises(AnswerUnknown, match="cancel of run"):
+            await cancelling

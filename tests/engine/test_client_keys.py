@@ -127,6 +127,19 @@ class TestLostAnswers:
         assert (run.run_id, run.duplicate, run.payload_differs) == (first.run_id, True, True)
         assert len(world.subjects()) == 1
 
+    async def test_a_broker_that_goes_after_the_write_leaves_it_open(self, world: World):
+        job = world.client.get_job("billing", "send")
+        await job.trigger(0)  # so that nothing has to be looked up first
+        world.mine.fail("broker.store", when="after")
+        second_try = world.mine.fail("broker.store", when="hang")
+        calling = asyncio.create_task(job.trigger(1, idempotency_key="k", timeout=1))
+        await second_try.reached.wait()
+        world.mine.fail("broker.last", times=None)
+        second_try.release()
+        with pytest.raises(TriggerUnconfirmed) as caught:
+            await calling
+        assert caught.value.run_id.startswith("k-")
+
     async def test_without_any_answer_the_call_ends_in_time_with_the_id(self, world: World):
         world.mine.fail("broker.store", times=None, error=AnswerUnknown("lost"))
         began = time.monotonic()

@@ -100,6 +100,48 @@ class Pauses:
         return self.stands
 
 
+class Unconfirmed(Pauses):
+    """The tries of one write so far, none of them confirmed; `what` says what is being done.
+
+    `sent` tells whether one of them may have gone through.
+    """
+
+    __slots__ = ("_what", "sent")
+
+    def __init__(self, deadline: Deadline, what: str) -> None:
+        super().__init__(deadline)
+        self._what = what
+        self.sent = False
+
+    async def pause(self, error: AnswerUnknown | BrokerUnavailable) -> None:
+        """Wait for the next try, after this error.
+
+        Raises:
+            AnswerUnknown: the time is up, and a try may have gone through.
+            BrokerUnavailable: the time is up, and nothing was sent.
+        """
+        self.sent = self.sent or isinstance(error, AnswerUnknown)
+        if not await self.another_try():
+            raise self._failure(error) from error
+
+    async def look(self, found: Awaitable[T]) -> T:
+        """What is read between the tries.
+
+        Raises:
+            AnswerUnknown, BrokerUnavailable: as `pause`, when the read got no answer in time.
+        """
+        try:
+            return await found
+        except BrokerUnavailable as error:
+            if not self.sent:
+                raise
+            raise self._failure(error) from error
+
+    def _failure(self, error: Exception) -> AnswerUnknown | BrokerUnavailable:
+        kind = AnswerUnknown if self.sent else BrokerUnavailable
+        return kind(f"{self._what} not confirmed within {self._deadline.spent:g} s: {error}")
+
+
 async def read(ask: Callable[[], Awaitable[T]], deadline: Deadline, what: str) -> T:
     """The answer to a read, which may be asked as often as it takes.
 

@@ -8,7 +8,7 @@ from contextlib import suppress
 from datetime import timedelta
 from typing import assert_never
 
-from jetjobs._client.calls import Deadline, Pauses
+from jetjobs._client.calls import Deadline, Unconfirmed
 from jetjobs._client.reading import Reader, Waiting
 from jetjobs._client.scope import Scope
 from jetjobs._core import names
@@ -58,24 +58,17 @@ class Cancelling:
 
     async def cancel_if(self, chooses: Chooses, deadline: Deadline) -> CancelResult | None:
         """The same, if the run as it is in that moment is one of those chosen."""
-        pauses = Pauses(deadline)
-        sent = False
+        unconfirmed = Unconfirmed(deadline, f"cancel of run {self._run}")
         while True:
-            action, stored = await self._decide(chooses, deadline)
+            action, stored = await unconfirmed.look(self._decide(chooses, deadline))
             if action is None:
                 return None
             try:
                 return await self._carry_out(action, stored, deadline)
             except WrongRevision:
                 continue
-            except AnswerUnknown as error:
-                sent = True
-                cause: BrokerError = error
-            except BrokerUnavailable as error:
-                cause = error
-            if not await pauses.another_try():
-                error_type = AnswerUnknown if sent else BrokerUnavailable
-                raise error_type(f"cancel of run {self._run} not confirmed within {deadline.seconds:g} s") from cause
+            except (AnswerUnknown, BrokerUnavailable) as error:
+                await unconfirmed.pause(error)
 
     async def foresee(self, chooses: Chooses, deadline: Deadline) -> CancelResult | None:
         """What a cancel would come to now; nothing is written."""

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from datetime import datetime
 
-from jetjobs._client.calls import Deadline, Pauses, read
+from jetjobs._client.calls import Deadline, Unconfirmed, read
 from jetjobs._client.scope import Scope
 from jetjobs._core.controls import JobControl, JobInfo, job_info, present_name
 from jetjobs._core.models import JobAddress
@@ -51,9 +51,10 @@ async def order(scope: Scope, address: JobAddress, decide: Decide, deadline: Dea
     """
     found = await look_up(scope, address, deadline)
     now = await scope.time.now(scope.backend.broker, deadline)
-    catalog, pauses, sent = scope.backend.catalog, Pauses(deadline), False
+    catalog, unconfirmed = scope.backend.catalog, Unconfirmed(deadline, f"orders for job {address}")
     while True:
-        stored = await read(lambda: catalog.control(address), deadline, f"looking up job {address}")
+        reading = read(lambda: catalog.control(address), deadline, f"looking up job {address}")
+        stored = await unconfirmed.look(reading)
         before = JobControl(*address) if stored is None else stored.control
         after = decide(before, now)
         try:
@@ -63,10 +64,7 @@ async def order(scope: Scope, address: JobAddress, decide: Decide, deadline: Dea
         except WrongRevision:
             continue
         except (AnswerUnknown, BrokerUnavailable) as error:
-            sent, cause = sent or isinstance(error, AnswerUnknown), error
-        if not await pauses.another_try():
-            error_type = AnswerUnknown if sent else BrokerUnavailable
-            raise error_type(f"orders for job {address} not confirmed within {deadline.seconds:g} s") from cause
+            await unconfirmed.pause(error)
     with suppress(BrokerError):  # without the bell hosts look within ten seconds
         await scope.backend.broker.ring_control(address)
     scope.lookup.note_paused(address, paused=after.paused)

@@ -50,7 +50,6 @@ from jetjobs.errors import (
 )
 
 _REPEAT_FOR = REPEAT_FOR.total_seconds()
-
 _TRIES = 3
 _MOST_RETRIES = 10_000
 
@@ -260,21 +259,24 @@ class Publisher:
         return Triggered(run, duplicate=True, payload_differs=payload_differs)
 
     async def _seen(self, run: RunKey, stored: _Stored, deadline: Deadline) -> RunRecord | None:
-        if not stored.sequence:
-            return await self._reader.snapshot(run, deadline)
-        # Between the look before and now a message may have come, run and gone: only its record tells of it.
         try:
+            if not stored.sequence:
+                return await self._reader.snapshot(run, deadline)
+            # Between the look before and now a message may have come, run and gone: only its record tells of it.
             found = await self._reader.stored(run, deadline)
-        except BrokerUnavailable:
-            return None  # what is stored is stored
+        except BrokerUnavailable as error:
+            if stored.sequence:
+                return None  # what is stored is stored
+            if stored.unclear:
+                raise unanswered(run, deadline, error, sent=True, unprepared=False) from error
+            raise
         return found.record if found is not None else None
 
     async def _message(self, run: RunKey, call: _Call, info: TriggerInfo) -> Outgoing:
-        body = await self._body(run, call)
         return compose(
             self._scope.project,
             run,
-            body,
+            await self._body(run, call),
             when=call.when,
             info=info,
             key=call.options.idempotency_key,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
-from jetjobs._client.calls import Deadline, Pauses
+from jetjobs._client.calls import Deadline, Unconfirmed
 from jetjobs._client.reading import Reader, due_at
 from jetjobs._client.scope import Scope
 from jetjobs._core import headers, names
@@ -13,7 +13,7 @@ from jetjobs._core.durations import InstantLike, instant
 from jetjobs._core.messages import Message, Outgoing
 from jetjobs._core.models import RunKey
 from jetjobs._core.triggering import check_due, reschedule_refusal
-from jetjobs.errors import AnswerUnknown, BrokerError, BrokerUnavailable, ClientError, WrongRevision
+from jetjobs.errors import AnswerUnknown, BrokerUnavailable, ClientError, WrongRevision
 
 
 class _Schedule(NamedTuple):
@@ -30,10 +30,10 @@ async def reschedule(scope: Scope, run: RunKey, at: InstantLike, deadline: Deadl
         AnswerUnknown: not confirmed in time; ask the run's record.
     """
     new = _whole_milliseconds(check_due(instant(at, "at"), f"at={at!r}"))  # as the message will carry it
-    pauses = Pauses(deadline)
-    sent = False
+    unconfirmed = Unconfirmed(deadline, f"moving run {run}")
     while True:
-        message, due = await _movable(scope, run, deadline, already=new if sent else None)
+        movable = _movable(scope, run, deadline, already=new if unconfirmed.sent else None)
+        message, due = await unconfirmed.look(movable)
         if due == new:
             return
         span = timedelta(seconds=deadline.left)
@@ -41,16 +41,10 @@ async def reschedule(scope: Scope, run: RunKey, at: InstantLike, deadline: Deadl
             await scope.backend.broker.store(moved(message, due, new), expected=message.sequence, timeout=span)
         except WrongRevision:
             continue
-        except AnswerUnknown as error:
-            sent = True
-            cause: BrokerError = error
-        except BrokerUnavailable as error:
-            cause = error
+        except (AnswerUnknown, BrokerUnavailable) as error:
+            await unconfirmed.pause(error)
         else:
             return
-        if not await pauses.another_try():
-            failure = AnswerUnknown if sent else BrokerUnavailable
-            raise failure(f"moving run {run} was not confirmed within {deadline.seconds:g} s") from cause
 
 
 async def _movable(scope: Scope, run: RunKey, deadline: Deadline, *, already: datetime | None) -> _Schedule:
