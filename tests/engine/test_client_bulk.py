@@ -14,7 +14,7 @@ from jetjobs._core.lifecycle import Event
 from jetjobs._core.models import RunError, RunKey, RunRecord, RunStatus
 from jetjobs._core.run_changes import ChangeOutcome, RunChange
 from jetjobs._core.run_ids import run_id_for_retry
-from jetjobs.errors import BrokerUnavailable, ClientError, ConfigError, PayloadInvalidError, RunNotFound
+from jetjobs.errors import AnswerUnknown, BrokerUnavailable, ClientError, ConfigError, PayloadInvalidError, RunNotFound
 from tests.support.client_world import World, packed
 
 BOOM = RunError("ValueError", "boom")
@@ -186,6 +186,77 @@ class TestDelete:
         await world.host.runs.update(stored.record, stored.revision)
         hanging.release()
         assert outcomes(await deleting) == {"a": "DELETED"}
+
+
+class TestDeleteThroughOutages:
+    """A delete waits an outage out as every other call does, and knows its own writes again."""
+
+    @pytest.mark.parametrize("when", ["before", "after"])
+    async def test_a_stub_is_written(self, world: World, when: Any):
+        run = await failed(world, "young")
+        world.mine.fail("runs.update", when=when, times=2)
+        assert outcomes(await world.client.runs.delete("young")) == {"young": "SHRUNK"}
+        stored = await world.host.runs.get(run)
+        assert stored is not None
+        assert stored.record.stub
+
+    @pytest.mark.parametrize("when", ["before", "after"])
+    async def test_a_record_goes(self, world: World, when: Any):
+        run = await failed(world, "old")
+        await world.cluster.clock.advance(3600)
+        world.mine.fail("runs.delete", when=when)
+        assert outcomes(await world.client.runs.delete("old")) == {"old": "DELETED"}
+        assert await world.host.runs.get(run) is None
+
+    @pytest.mark.parametrize("age", [0, 3600])
+    async def test_large_bodies_go_though_the_answer_was_lost(self, world: World, age: int):
+        run = (await world.client.get_job("billing", "send").trigger(1)).key
+        message = await world.host.broker.last(f"jetjobs.test.trigger.billing.send.run.{run.run_id}")
+        assert message is not None
+        await world.host.broker.purge(message.subject, up_to=message.sequence)
+        claim = await world.host.payloads.put(run.run_id, "in", "d", b"x" * 20_000)
+        await world.start(run, payload_body=Body(claim=claim))
+        await world.write(run, Event.FAIL, error=BOOM)
+        await world.cluster.clock.advance(age)
+        world.mine.fail("runs.delete" if age else "runs.update", when="after")
+        (told,) = await world.client.runs.delete(run)
+        assert told.ok
+        assert (await world.host.payloads.holding()).entries == 0
+
+    async def test_what_is_never_confirmed_ends_in_time(self, world: World):
+        await failed(world, "young")
+        world.mine.fail("runs.update", times=None, error=AnswerUnknown("lost"))
+        async with asyncio.timeout(10):
+            (told,) = await world.client.runs.delete("young", timeout=0.3)
+        assert isinstance(told.error, AnswerUnknown)
+
+    async def test_many_are_waited_for_too(self, world: World):
+        for n in range(5):
+            await failed(world, f"r{n}")
+        world.mine.fail("runs.update", times=7)
+        assert set(outcomes(await world.client.runs.delete(job="send")).values()) == {"SHRUNK"}
+
+    async def test_one_that_somebody_else_let_go_is_no_failure(self, world: World):
+        run = await failed(world, "a")
+        await world.cluster.clock.advance(3600)
+        hanging = world.mine.fail("runs.get", when="hang")
+        deleting = asyncio.create_task(world.client.runs.delete(status="failed"))
+        await hanging.reached.wait()
+        stored = await world.host.runs.get(run)
+        assert stored is not None
+        await world.host.runs.delete(run, stored.revision)
+        hanging.release()
+        assert await deleting == []
+
+    @pytest.mark.parametrize("verb", ["delete", "retry"])
+    async def test_a_look_longer_than_the_timeout_leaves_time_for_the_rest(self, world: World, verb: str):
+        await failed(world, "a")
+        looking = world.mine.fail("runs.newest", when="hang")
+        changing = asyncio.create_task(getattr(world.client.runs, verb)(job="send", timeout=1))
+        await looking.reached.wait()
+        await asyncio.sleep(1.1)  # the time itself
+        looking.release()
+        assert [each.ok for each in await changing] == [True]
 
 
 class TestRetry:

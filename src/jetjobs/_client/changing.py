@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import Final
 
@@ -10,17 +10,16 @@ from jetjobs._client.bulk import change_each
 from jetjobs._client.calls import Deadline, read
 from jetjobs._client.cancelling import Cancelling, Chooses
 from jetjobs._client.choosing import Candidate, Choice, choose, find, waiting_runs
-from jetjobs._client.reading import Reader
+from jetjobs._client.deleting import Deleting, Deletion
 from jetjobs._client.run_filters import WAITING, resolve
 from jetjobs._client.scope import Scope
 from jetjobs._core.cancelling import CancelResult
 from jetjobs._core.models import JobAddress, RunKey, RunRecord, RunStatus
 from jetjobs._core.policy import JobRetention
-from jetjobs._core.retention import Fate, has_bodies_outside, read_retention, stub
-from jetjobs._core.run_changes import ChangeOutcome, Ended, RunChange, change, fate_when_deleted, stub_ttl
+from jetjobs._core.retention import read_retention
+from jetjobs._core.run_changes import ChangeOutcome, RunChange, change
 from jetjobs._core.run_filter import RunFilter
-from jetjobs._ports import Stored
-from jetjobs.errors import AnswerUnknown, RunNotFound, WrongRevision
+from jetjobs.errors import RunNotFound
 
 _ACTIVE = frozenset({RunStatus.RUNNING, RunStatus.RETRYING})
 
@@ -95,8 +94,7 @@ class BulkDelete:
         self._choice = choice
         self._dry_run = dry_run
         self._forget_keys = forget_keys
-        self._reader = Reader(scope)
-        self._retention: dict[JobAddress, JobRetention] = {}
+        self._retention: Mapping[JobAddress, JobRetention] = {}
         self._named: Collection[str] = ()
 
     async def run(self, patience: Deadline) -> list[RunChange]:
@@ -105,61 +103,22 @@ class BulkDelete:
         if candidates:
             self._retention = await self._rules(patience)
             self._named = await self._live_ticks(patience)
-        return await change_each(candidates, self._delete, patience)
+        act = self._delete_chosen if self._choice.named is None else self._delete
+        return await change_each(candidates, act, patience)
 
-    async def _delete(self, candidate: Candidate, deadline: Deadline) -> RunChange | None:
+    async def _delete_chosen(self, candidate: Candidate, deadline: Deadline) -> RunChange | None:
+        try:
+            return await self._delete(candidate, deadline)
+        except RunNotFound:
+            return None  # it was there when it was chosen, and somebody else has let it go since
+
+    async def _delete(self, candidate: Candidate, deadline: Deadline) -> RunChange:
         run = await find(self._scope, candidate, deadline)
-        while True:
-            stored = await self._reader.stored(run, deadline)
-            if stored is None:
-                return await self._without_record(run, deadline)
-            ended = await self._ended(stored, deadline)
-            fate = fate_when_deleted(ended, self._rule(run), forget_keys=self._forget_keys)
-            if self._dry_run or await self._let_go(stored, ended, fate, deadline):
-                return change(run, _FATES[fate], stored.record.status)
+        rule = self._retention.get(run.address) or _DEFAULT
+        asked = Deletion(rule, named=run.run_id in self._named, forget_keys=self._forget_keys, dry_run=self._dry_run)
+        return await Deleting(self._scope, run, asked).delete(deadline)
 
-    async def _without_record(self, run: RunKey, deadline: Deadline) -> RunChange:
-        waiting = await self._reader.waiting(run, deadline)
-        if waiting is None:
-            raise RunNotFound(f"no run {run} in project {self._scope.project!r}: nothing to delete")
-        return change(run, ChangeOutcome.STILL_ACTIVE, waiting.record.status)
-
-    async def _ended(self, stored: Stored, deadline: Deadline) -> Ended:
-        record, broker = stored.record, self._scope.backend.broker
-        now = await self._scope.time.now(broker, deadline)
-        in_stream = record.status.is_terminal and bool(
-            await read(
-                lambda: broker.in_stream([record.run_key]), deadline, f"looking for messages of {record.run_key}"
-            )
-        )
-        age = now - (record.finished_at or stored.stored_at)
-        return Ended(record, age, in_stream, named=record.run_id in self._named)
-
-    async def _let_go(self, stored: Stored, ended: Ended, fate: Fate, deadline: Deadline) -> bool:
-        """Whether it is done; False when somebody else wrote first."""
-        record, runs = stored.record, self._scope.backend.runs
-        if fate is Fate.KEEP:
-            return True
-        if fate is Fate.DELETE:
-            if not await read(
-                lambda: runs.delete(record.run_key, stored.revision), deadline, f"deleting {record.run_key}"
-            ):
-                return False
-        else:
-            ttl = stub_ttl(ended, self._rule(record.run_key), forget_keys=self._forget_keys)
-            try:
-                await runs.update(stub(record), stored.revision, ttl=ttl)
-            except (WrongRevision, AnswerUnknown):
-                return False
-        if has_bodies_outside(record):
-            payloads = self._scope.backend.payloads
-            await read(lambda: payloads.purge(record.run_id), deadline, f"deleting payloads of {record.run_key}")
-        return True
-
-    def _rule(self, run: RunKey) -> JobRetention:
-        return self._retention.get(run.address) or _DEFAULT
-
-    async def _rules(self, deadline: Deadline) -> dict[JobAddress, JobRetention]:
+    async def _rules(self, deadline: Deadline) -> Mapping[JobAddress, JobRetention]:
         jobs = await read(self._scope.backend.catalog.jobs, deadline, "listing jobs")
         return {job.address: rule for job in jobs if (rule := read_retention(job.retention)) is not None}
 
@@ -170,8 +129,3 @@ class BulkDelete:
 
 
 _DEFAULT: Final = JobRetention()
-_FATES: Final = {
-    Fate.KEEP: ChangeOutcome.STILL_ACTIVE,
-    Fate.SHRINK: ChangeOutcome.SHRUNK,
-    Fate.DELETE: ChangeOutcome.DELETED,
-}

@@ -105,13 +105,16 @@ async def find(scope: Scope, candidate: Candidate, deadline: Deadline) -> RunKey
     return only_one([record for record in found if names.passes(record)], candidate.run_id, scope.project).run_key
 
 
-async def choose(scope: Scope, choice: Choice, deadline: Deadline) -> list[Candidate]:
-    """The runs meant, newest first where filters choose among records; little is held of each."""
+async def choose(scope: Scope, choice: Choice, patience: Deadline) -> list[Candidate]:
+    """The runs meant, newest first where filters choose among records; little is held of each.
+
+    `patience` begins anew with each part of the records that was read.
+    """
     if choice.named is not None:
         return list(choice.named)
-    wanted = await resolve(scope, choice.wanted, deadline)
+    wanted = await resolve(scope, choice.wanted, patience)
     found: list[Candidate] = []
-    async with aclosing(unroll(scope, wanted)) as batches:
+    async with aclosing(unroll(scope, wanted, patience)) as batches:
         async for batch in batches:
             found += [Candidate(record.run_id, record.run_key, first_of_row(record)) for record in batch]
             if choice.limit is not None and len(found) >= choice.limit:

@@ -187,8 +187,9 @@ class RunsView:
 
 async def unroll_named(scope: Scope, wanted: RunFilter) -> AsyncGenerator[list[RunRecord], None]:
     """All that match, newest first, some at a time; the schedule may be given by its name."""
-    wanted = await resolve(scope, wanted, scope.deadline())
-    async with aclosing(unroll(scope, wanted)) as batches:
+    patience = scope.deadline()
+    wanted = await resolve(scope, wanted, patience)
+    async with aclosing(unroll(scope, wanted, patience)) as batches:
         async for batch in batches:
             yield batch
 

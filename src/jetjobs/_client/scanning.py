@@ -43,14 +43,15 @@ async def page(
     return await read(scan, deadline, f"listing runs of project '{scope.project}'")
 
 
-async def unroll(scope: Scope, wanted: RunFilter) -> AsyncGenerator[list[RunRecord], None]:
+async def unroll(scope: Scope, wanted: RunFilter, patience: Deadline) -> AsyncGenerator[list[RunRecord], None]:
     """All that match, newest first, some at a time. Runs made meanwhile are left out.
 
+    `patience` begins anew with each part that was read.
+
     Raises:
-        BrokerUnavailable: nothing came for as long as a call may take.
+        BrokerUnavailable: nothing came for so long.
     """
     unrolling = Unrolling(wanted.passes, _HELD)
-    patience = scope.deadline()
     pauses = Pauses(patience)
     while True:
         try:

@@ -43,7 +43,7 @@ class Watch:
         held = await read(scope.backend.runs.holding, scope.deadline(), "watching runs")
         self._revision = held.last_revision
         if existing:
-            async for batch in unroll(scope, self._wanted):
+            async for batch in unroll(scope, self._wanted, scope.deadline()):
                 yield batch
         self._told = time.monotonic()
         if self._heartbeat is not None:
