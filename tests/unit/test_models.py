@@ -6,7 +6,7 @@ from dataclasses import fields
 
 import pytest
 
-from jetjobs._core.models import NOTHING, RunRecord, RunStatus
+from jetjobs._core.models import NOTHING, RunError, RunRecord, RunStatus
 
 
 def test_the_empty_mapping_is_empty_and_can_be_a_default():
@@ -17,6 +17,18 @@ def test_the_empty_mapping_is_empty_and_can_be_a_default():
     assert NOTHING.get("x") is None
     with pytest.raises(KeyError):
         NOTHING["x"]
+
+
+@pytest.mark.parametrize(
+    "error,text",
+    [
+        (RunError("Lost", "lost: no heartbeat since noon"), "Lost: no heartbeat since noon"),
+        (RunError("ValueError", "lost: the key"), "ValueError: lost: the key"),
+        (RunError("HostShutdown"), "HostShutdown"),
+    ],
+)
+def test_an_error_is_one_line_without_a_stutter(error: RunError, text: str):
+    assert str(error) == text
 
 
 def test_a_record_made_or_changed_unchecked_equals_the_one_made_by_its_class():

@@ -175,7 +175,9 @@ class RunError:
     traceback: str = ""
 
     def __str__(self) -> str:
-        return f"{self.type}: {self.message}" if self.message else self.type
+        # A run that was lost says so twice: in the type, which code looks at, and in the text.
+        message = self.message.removeprefix(f"{self.type.lower()}: ")
+        return f"{self.type}: {message}" if message else self.type
 
 
 @dataclass(frozen=True, slots=True)

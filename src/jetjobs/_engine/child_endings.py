@@ -17,7 +17,7 @@ class FailedInChild(JetJobsError):
     """What an `after_attempt` hook is given for an exception that stayed in the child; `error` describes it."""
 
     def __init__(self, error: RunError) -> None:
-        super().__init__(f"{error.type}: {error.message}")
+        super().__init__(str(error))
         self.error = error
 
 
