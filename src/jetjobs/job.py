@@ -15,6 +15,7 @@ from jetjobs._core.descriptors import JobDescriptor
 from jetjobs._core.digests import digest_of
 from jetjobs._core.durations import format_duration
 from jetjobs._core.models import JobAddress
+from jetjobs._core.plain import what_it_is
 from jetjobs._core.policy import JobPolicy
 from jetjobs._core.renames import Named, origin, served_names
 from jetjobs._core.retention import describe_retention
@@ -158,7 +159,7 @@ class Job(Generic[P, R]):
         """The same for a caller, who is also told when the handler takes no payload, or not what is stored of it."""
         if value is not None and not self.takes_payload:
             raise PayloadInvalidError(
-                f"{self.address} takes no payload, but was given a {type(value).__name__}; "
+                f"{self.address} takes no payload, but was given {what_it_is(value)}; "
                 f"leave it out, or add a parameter to the handler ({self.where})"
             )
         parsed = self.parse_payload(value)

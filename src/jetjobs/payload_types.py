@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final
@@ -13,6 +14,7 @@ from jetjobs._core.digests import digest_of
 from jetjobs.errors import DeclarationError, PayloadError
 
 _SHOWN_ERRORS: Final = 5
+_MODULES: Final = re.compile(r"""('[^']*'|"[^"]*")|(?:[A-Za-z_]\w*\.|<locals>\.)+(?=[A-Za-z_<])""")
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +45,7 @@ def payload_type(declared: Any, handler: str, where: str) -> PayloadType:
     Raises:
         DeclarationError: pydantic can't check values against it.
     """
-    shown = declared.__name__ if isinstance(declared, type) else str(declared).replace("typing.", "")
+    shown = declared.__name__ if isinstance(declared, type) else _as_written(str(declared))
     try:
         adapter: TypeAdapter[Any] = TypeAdapter(declared)
         validate = _reader(adapter)
@@ -55,6 +57,15 @@ def payload_type(declared: Any, handler: str, where: str) -> PayloadType:
         ) from error
     schema = _json_schema(adapter)
     return PayloadType(shown, validate, schema, None if schema is None else digest_of(schema))
+
+
+def _as_written(shown: str) -> str:
+    """The type without the modules its names are from; texts in it stay.
+
+    >>> _as_written("dict[str, shop.models.Order] | typing.Literal['a.b']")
+    "dict[str, Order] | Literal['a.b']"
+    """
+    return _MODULES.sub(lambda found: found[1] or "", shown)
 
 
 def _reader(adapter: TypeAdapter[Any]) -> Callable[[Any], Any]:

@@ -113,6 +113,16 @@ def test_payloads_are_parsed_for_the_handler() -> None:
         send.check_payload(None)
 
 
+def test_a_type_is_named_as_it_was_written() -> None:
+    module = billing()
+
+    @module.job
+    def many(ctx: JobContext, invoices: dict[str, Invoice] | None) -> None: ...
+
+    with pytest.raises(PayloadInvalidError, match=r"doesn't fit dict\[str, Invoice\] \| None: "):
+        many.check_payload(1)
+
+
 def test_without_a_type_nothing_is_done_to_a_payload() -> None:
     module = billing()
 

@@ -78,8 +78,20 @@ def _members(value: object, path: str) -> dict[str, object]:
 def _why_not(value: object) -> str:
     if is_secret(value):
         return "is a secret, which would be stored in clear; store a reference to it instead"
+    return f"is {what_it_is(value)}, which can't be stored; {_WRITE}"
+
+
+def what_it_is(value: object) -> str:
+    """The value's type as its user calls it, with an article.
+
+    >>> what_it_is(1j), what_it_is(object()), what_it_is(int), what_it_is(json.JSONEncoder())
+    ('a complex', 'an object', 'the class int', 'a json.encoder.JSONEncoder')
+    """
+    if isinstance(value, type):
+        return f"the class {value.__qualname__}"
     kind = type(value)
-    return f"is a {kind.__module__}.{kind.__qualname__}, which can't be stored; {_WRITE}"
+    name = kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
+    return f"{'an' if name[0] in 'aeiouAEIOU' else 'a'} {name}"
 
 
 def _plain_dict(value: Mapping[Any, object], path: str, above: tuple[int, ...]) -> dict[str, Any]:
