@@ -31,6 +31,9 @@ def test_without_a_word_it_is_the_local_server() -> None:
         (["a", "wss://b:8080"], ["nats://a", "wss://b:8080"]),
         ({"servers": "nats://a:1"}, ["nats://a:1"]),
         ({"url": "nats://a:1", "user": None}, ["nats://a:1"]),
+        ("nats://a:4222/", ["nats://a:4222/"]),
+        ("ws://a:80/nats", ["ws://a:80/nats"]),
+        ("nats://[::1]:4222", ["nats://[::1]:4222"]),
     ],
 )
 def test_servers_are_given_in_many_ways(given: Any, servers: list[str]) -> None:
@@ -88,6 +91,18 @@ def test_a_login_comes_from_one_place_only(given: Any) -> None:
         ("nats://a:99999", {}, "is no NATS URL"),
         ("nats://a b", {}, "is no NATS URL"),
         ("nats://me:s3cr3t@a:port", {}, "'nats://…@a:port' is no NATS URL"),
+        ("nats://a:99999", {}, "'nats://a:99999' is no NATS URL: its port must be a number from 1 to 65535; write"),
+        ("nats://a:0", {}, "its port must be a number"),
+        ("a:s3cr3t@b:port", {}, "'…@b:port' is no NATS URL: its port"),
+        ("nats://me:s3cr3t@:4222", {}, "it names no host"),
+        ("nats://[::1:4222", {}, "its host can't be read"),
+        ("nats://a:1 nats://b:1", {}, r"it holds a space \(several URLs have commas"),
+        ("nats://me:s3cr3t/x@a:1", {}, "user and password can't hold / .*; set NATS_USER and NATS_PASSWORD"),
+        ("nats:/a:4222", {}, "'nats:/a:4222' is no NATS URL: nothing can follow host and port"),
+        ("nats://a:4222/shop", {}, "nothing can follow host and port"),
+        (None, {"NATS_URL": "nats://me:s3cr3t@a:99999"}, "NATS_URL: 'nats://…@a:99999' is no NATS URL: its port"),
+        (None, {"NATS_URL": " , "}, "NATS_URL: there is no server to connect to"),
+        ("nats://a:0", {"NATS_URL": "nats://b"}, "^'nats://a:0' is no"),
         (5, {}, "servers must be a URL .* not 5"),
         ([5], {}, "a server is a URL .* not of type int"),
         (" , ", {}, "there is no server to connect to"),
@@ -107,6 +122,11 @@ def test_connections_that_are_refused_without_showing_secrets(
         connect_options(given, around(environ))
     assert "s3cr3t" not in str(caught.value)
     assert SEED not in str(caught.value)
+
+
+def test_a_wrong_url_in_a_file_is_found_there() -> None:
+    with pytest.raises(ConfigError, match=r"^nats in \[tool.jetjobs\]: 'http://a' is no NATS URL; write"):
+        connect_options(None, around({}, {"nats": "http://a"}))
 
 
 @pytest.mark.parametrize("key", ["nats_password", "nats_token"])

@@ -23,7 +23,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final, cast
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 from jetjobs.errors import ConfigError
 
@@ -48,6 +48,7 @@ _LOGIN: Final = ("user", "password", "token", "user_credentials", "nkeys_seed", 
 _SECRET: Final = frozenset({"password", "token", "nkeys_seed", "nkeys_seed_str"})
 _PATHS: Final = ("user_credentials", "nkeys_seed", "tls_ca", "tls_cert", "tls_key")
 _SCHEMES: Final = ("nats", "tls", "ws", "wss")
+_PLACES: Final = ("", "NATS_URL: ", "nats in [tool.jetjobs]: ")  # as messages begin, for argument, environment and file
 _INBOX: Final = re.compile(r"[^\s.*>]+(\.[^\s.*>]+)*")
 _SEED: Final = re.compile(r"S[A-Z2-7]{57}")
 
@@ -104,7 +105,8 @@ def merge_options(
             if name not in merged and not (logged_in and name in _LOGIN):
                 merged[name] = value
         logged_in = logged_in or any(name in merged for name in _LOGIN) or _has_login(merged.get("servers") or ())
-    merged["servers"] = _servers(merged.get("servers") or [DEFAULT_SERVER])
+    named = (place for place, source in zip(_PLACES, sources, strict=True) if "servers" in source)
+    merged["servers"] = _servers(merged.get("servers") or [DEFAULT_SERVER], next(named, ""))
     _tell_seed_from_path(merged)
     _check(merged)
     return ConnectOptions(merged)
@@ -157,13 +159,13 @@ def _environment(environ: Mapping[str, str]) -> dict[str, Any]:
     return {option: environ[name] for name, option in VARIABLES.items() if environ.get(name)}
 
 
-def _servers(given: object) -> list[str]:
+def _servers(given: object, place: str) -> list[str]:
     parts = given.split(",") if isinstance(given, str) else given
     if not isinstance(parts, (list, tuple)):
-        raise ConfigError(f'servers must be a URL such as "{DEFAULT_SERVER}" or a list of them, not {parts!r}')
-    servers = [_server(part) for part in cast("Sequence[object]", parts) if not _is_blank(part)]
+        raise ConfigError(f'{place}servers must be a URL such as "{DEFAULT_SERVER}" or a list of them, not {parts!r}')
+    servers = [_server(part, place) for part in cast("Sequence[object]", parts) if not _is_blank(part)]
     if not servers:
-        raise ConfigError(f'there is no server to connect to; write a URL such as "{DEFAULT_SERVER}"')
+        raise ConfigError(f'{place}there is no server to connect to; write a URL such as "{DEFAULT_SERVER}"')
     return servers
 
 
@@ -171,19 +173,48 @@ def _is_blank(part: object) -> bool:
     return isinstance(part, str) and not part.strip()
 
 
-def _server(given: object) -> str:
+def _server(given: object, place: str) -> str:
     if not isinstance(given, str):
-        raise ConfigError(f'a server is a URL such as "{DEFAULT_SERVER}", not of type {type(given).__name__}')
+        raise ConfigError(f'{place}a server is a URL such as "{DEFAULT_SERVER}", not of type {type(given).__name__}')
     text = given.strip()
     url = text if "://" in text else f"nats://{text}"
+    fault = _fault(url)
+    if fault is not None:
+        raise ConfigError(
+            f"{place}{hide_login(text)!r} is no NATS URL{fault and f': {fault}'}; "
+            f'write "{DEFAULT_SERVER}", or tls:// ws:// wss://'
+        )
+    return url
+
+
+def _fault(url: str) -> str | None:
+    """What is wrong with a URL; nothing of it is told, since any part may be a password. `None` for a good one."""
+    if any(letter.isspace() for letter in url):
+        return "it holds a space (several URLs have commas between them)"
     try:
         parts = urlsplit(url)
-        good = parts.scheme in _SCHEMES and bool(parts.hostname) and parts.port != 0
     except ValueError:
-        good = False
-    if not good or any(letter.isspace() for letter in url):
-        raise ConfigError(f'{hide_login(url)!r} is no NATS URL; write "{DEFAULT_SERVER}", or tls:// ws:// wss://')
-    return url
+        return "its host can't be read"
+    if parts.scheme not in _SCHEMES:
+        return ""
+    after_port = f"{parts.path}{parts.query}{parts.fragment}"
+    if "@" in after_port:
+        return "user and password can't hold / ? or # there; set NATS_USER and NATS_PASSWORD"
+    return _fault_of_place(parts, after_port)
+
+
+def _fault_of_place(parts: SplitResult, after_port: str) -> str | None:
+    if not parts.hostname:
+        return "it names no host"
+    try:
+        port = parts.port
+    except ValueError:
+        port = 0
+    if port == 0:
+        return "its port must be a number from 1 to 65535"
+    if after_port not in {"", "/"} and parts.scheme in {"nats", "tls"}:
+        return "nothing can follow host and port"
+    return None
 
 
 def _has_login(servers: object) -> bool:
