@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import secrets
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from jetjobs._core.descriptors import HostPresence
+from jetjobs._nats import open_backend
+from jetjobs.config import connect_options
 from tests.support.commands import APP, Done, Running, Terminal
 from tests.support.servers import RealServer
 
@@ -116,7 +121,7 @@ def prepared(nats_server: RealServer, tmp_path_factory: pytest.TempPathFactory) 
 def test_what_is_ordered_without_a_host_holds_when_one_starts(prepared: Terminal):
     done = prepared.run("jobs", "pause", "shop.boom")
     assert done.code == 0
-    assert "no live host has shop.boom" in done.out
+    assert "no live host takes shop.boom" in done.out
     with prepared.start("run", "app") as host:
         host.wait_for("host_started")
         run = prepared.run("trigger", "shop.boom").out.strip()
@@ -138,3 +143,22 @@ def test_drain(terminal: Terminal, host: Running):
     assert host.end() == 0
     assert "slow ended" in host.said
     assert document(terminal.run("runs", "show", run, "--json"))["status"] == "SUCCEEDED"
+
+
+def test_a_draining_host_takes_no_more(terminal: Terminal):
+    async def say() -> None:
+        url, project = terminal.env["NATS_URL"], terminal.env["JETJOBS_PROJECT"]
+        backend = await open_backend(connect_options(url), project, name="going")
+        now = datetime.now(UTC)
+        host = HostPresence("going", "box", 1, now, now, jobs=("shop.slow", "shop.mail"), draining=True)
+        await backend.catalog.say(host, timedelta(minutes=5))
+        await backend.close()
+
+    assert terminal.run("init", "app").code == 0
+    asyncio.run(say())
+    shown = document(terminal.run("jobs", "show", "shop.slow", "--json"))
+    assert (shown["hosts"], shown["job"]["live_hosts"]) == (["going"], 0)
+    assert "going (draining); none takes it" in terminal.run("jobs", "show", "shop.slow").out
+    listed = document(terminal.run("jobs", "list", "--json"))["jobs"]
+    assert {job["live_hosts"] for job in listed} == {0}
+    assert "no live host takes shop.mail" in terminal.run("jobs", "override", "shop.mail", "--max-concurrency", "4").out

@@ -12,7 +12,7 @@ import time
 
 from jetjobs._client.calls import Deadline, read
 from jetjobs._core.controls import present_name
-from jetjobs._core.descriptors import JobDescriptor
+from jetjobs._core.descriptors import JobDescriptor, takers
 from jetjobs._core.models import JobAddress
 from jetjobs._core.policy import JobRetention
 from jetjobs._core.retention import read_retention
@@ -128,9 +128,7 @@ class JobLookup:
             hosts = await read(self._catalog.hosts, Deadline(deadline.left / 4), "listing hosts")
         except BrokerError:  # no right to look, or nobody answers: no reason not to try to store
             return None
-        taking = (host for host in hosts if not host.draining)
-        parted = (job.rpartition(".") for host in taking for job in host.jobs)
-        return frozenset(JobAddress(module, job) for module, _, job in parted)
+        return frozenset(takers(hosts))
 
     async def _paused_jobs(self, deadline: Deadline) -> frozenset[JobAddress]:
         try:

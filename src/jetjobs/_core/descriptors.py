@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
@@ -80,3 +81,16 @@ class HostPresence:
     running: int = 0
     descriptors: Mapping[str, str] = field(default_factory=dict[str, str])
     draining: bool = False
+
+
+def takers(hosts: Iterable[HostPresence]) -> Counter[JobAddress]:
+    """How many hosts take runs of each job: those that have it and don't drain.
+
+    >>> from datetime import UTC
+    >>> now = datetime(2030, 1, 1, tzinfo=UTC)
+    >>> hosts = [HostPresence(name, "box", 1, now, now, jobs=("a.b",), draining=name == "h1") for name in ("h1", "h2")]
+    >>> takers(hosts)[JobAddress("a", "b")], takers(hosts)[JobAddress("a", "c")]
+    (1, 0)
+    """
+    parted = (job.rpartition(".") for host in hosts if not host.draining for job in host.jobs)
+    return Counter(JobAddress(module, job) for module, _, job in parted)

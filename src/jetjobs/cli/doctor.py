@@ -12,7 +12,7 @@ from datetime import timedelta
 from typing import Literal
 
 from jetjobs._core.controls import JobInfo
-from jetjobs._core.descriptors import HostPresence
+from jetjobs._core.descriptors import HostPresence, takers
 from jetjobs._core.models import JobAddress
 from jetjobs.cli.failures import ExitCode, exit_code, message_of
 from jetjobs.cli.options import (
@@ -60,9 +60,9 @@ class Catalog:
 
     @property
     def unhosted(self) -> list[JobAddress]:
-        """The jobs that no live host has."""
-        hosted = {job for host in self.hosts if not host.draining for job in host.jobs}
-        return sorted(job.address for job in self.jobs if str(job.address) not in hosted)
+        """The jobs that no live host takes."""
+        hosted = takers(self.hosts)
+        return sorted(job.address for job in self.jobs if job.address not in hosted)
 
 
 def add_doctor(parser: Parser) -> None:

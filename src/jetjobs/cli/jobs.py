@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from jetjobs._core.controls import JobInfo
-from jetjobs._core.descriptors import HostPresence
+from jetjobs._core.descriptors import HostPresence, takers
 from jetjobs.cli.failures import ExitCode
 from jetjobs.cli.options import Parser, add_connection, add_json, open_client, print_json, project_of
 from jetjobs.cli.orders import add_job, orders_text
@@ -36,16 +35,16 @@ def add_show_job(parser: Parser) -> None:
 def list_jobs(args: argparse.Namespace) -> int:
     """Print the jobs hosts have described."""
     jobs, hosts = asyncio.run(_catalog(args))
-    live = Counter(job for host in hosts for job in host.jobs)
+    live = takers(hosts)
     shown = [job for job in jobs if args.module is None or job.module == args.module]
     if args.json:
-        documents = [job_document(job, live[str(job.address)]) for job in shown]
+        documents = [job_document(job, live[job.address]) for job in shown]
         print_json({"project": project_of(args), "jobs": documents})
         return ExitCode.OK
     rows = [
         (
             str(job.address),
-            str(live[str(job.address)]),
+            str(live[job.address]),
             "paused" if job.paused else "-",
             limit_text(job),
             str(job.max_attempts),
@@ -64,7 +63,7 @@ def show_job(args: argparse.Namespace) -> int:
     """Print what is known of one job."""
     job, hosts = asyncio.run(_one(args))
     if args.json:
-        document = job_document(job, len(hosts))
+        document = job_document(job, takers(hosts)[job.address])
         print_json({"project": project_of(args), "job": document, "hosts": [host.host_id for host in hosts]})
         return ExitCode.OK
     for name, value in _lines(job, hosts):
@@ -87,7 +86,9 @@ def _lines(job: JobInfo, hosts: Sequence[HostPresence]) -> Iterator[tuple[str, s
     yield "timeout", span(job.timeout)
     yield "triggers", _triggers(job)
     yield "release", job.version or "-"
-    yield "hosts", ", ".join(host.host_id for host in hosts) or "none lives; triggers wait"
+    those = ", ".join(f"{host.host_id}{' (draining)' if host.draining else ''}" for host in hosts)
+    waits = "" if takers(hosts)[job.address] else "none takes it; triggers wait"
+    yield "hosts", "; ".join(filter(None, (those, waits)))
 
 
 def _triggers(job: JobInfo) -> str:

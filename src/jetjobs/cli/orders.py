@@ -9,6 +9,7 @@ import socket
 from datetime import UTC, datetime
 
 from jetjobs._core.controls import JobControl, JobInfo
+from jetjobs._core.descriptors import takers
 from jetjobs.cli.failures import ExitCode, Mistake
 from jetjobs.cli.options import Parser, add_connection, add_json, open_client, print_json, project_of, say_where
 from jetjobs.cli.shapes import job_document
@@ -75,7 +76,7 @@ def order(args: argparse.Namespace) -> int:
         return ExitCode.OK
     print(f"{after.address} {'is' if before != after else 'was already'} {orders_text(after)}")
     if not live:
-        print(f"no live host has {after.address}; it holds when one starts")
+        print(f"no live host takes {after.address}; it holds when one starts")
     return ExitCode.OK
 
 
@@ -83,7 +84,7 @@ async def _order(args: argparse.Namespace) -> tuple[JobInfo, JobInfo, int]:
     async with open_client(args) as client:
         before = await client.jobs.get(args.job)
         after = await _ordered(client, args)
-        live = sum(str(after.address) in host.jobs for host in await client.hosts.list())
+        live = takers(await client.hosts.list())[after.address]
     return before, after, live
 
 

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from jetjobs._core.controls import JobInfo
-from jetjobs._core.descriptors import HostPresence
+from jetjobs._core.descriptors import takers
 from jetjobs._core.models import RunRecord, RunStatus
 from jetjobs.cli.orders import orders_text
 from jetjobs.client import JobClient
@@ -16,10 +14,10 @@ async def queued_because(client: JobClient, record: RunRecord) -> str | None:
     """What a QUEUED run waits for; `None` for any other, and for a user who may not look."""
     if record.status is not RunStatus.QUEUED:
         return None
-    address = str(record.run_key.address)
+    address = record.run_key.address
     try:
-        job = await client.jobs.get(address)
-        hosts = [host for host in await client.hosts.list() if address in host.jobs and not host.draining]
+        job = await client.jobs.get(*address)
+        hosts = takers(await client.hosts.list())[address]
     except UnknownJobError:
         return f"a host that describes {address}; none ever did: look at the name, or start one with `jetjobs run PATH`"
     except BrokerError:  # the run itself could be read; this is an extra
@@ -27,10 +25,10 @@ async def queued_because(client: JobClient, record: RunRecord) -> str | None:
     return waits_text(job, hosts)
 
 
-def waits_text(job: JobInfo, hosts: Sequence[HostPresence]) -> str:
-    """The first thing that keeps runs of the job from starting."""
+def waits_text(job: JobInfo, hosts: int) -> str:
+    """The first thing that keeps runs of the job from starting; `hosts` take them."""
     if job.paused:
         return f"`jetjobs jobs resume {job.address}`: the job is {orders_text(job)}"
     if not hosts:
-        return f"a host that has {job.address}: none lives; start one with `jetjobs run PATH`"
-    return f"its turn, or room on a host: at most {job.limit} at once over all hosts; live hosts with it: {len(hosts)}"
+        return f"a host that takes {job.address}: none lives; start one with `jetjobs run PATH`"
+    return f"its turn, or room on a host: at most {job.limit} at once over all hosts; live hosts with it: {hosts}"
