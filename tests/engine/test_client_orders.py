@@ -10,6 +10,7 @@ from jetjobs._core.descriptors import JobDescriptor
 from jetjobs._core.models import JobAddress
 from jetjobs.cli.jobs import limit_text
 from jetjobs.cli.orders import orders_text
+from jetjobs.cli.shapes import job_document
 from jetjobs.errors import AnswerUnknown, BrokerUnavailable, ConfigError, HostNotFound, UnknownJobError
 from tests.support.client_world import SEND, World
 
@@ -51,6 +52,9 @@ class TestPauseAndResume:
                 assert "paused (as billing.send, ops, " in orders_text(shown)
                 assert "limit 2 (instead of 8, as billing.send, ops, " in orders_text(shown)
                 assert limit_text(shown) == "2 (not 8)"
+                document = job_document(shown, 1)
+                assert (document["paused"], document["switched_by"]) == (True, "ops")
+                assert (document["limit"], document["limited_by"]) == (2, "ops")
             resumed = await world.client.jobs.resume(*old)
             assert resumed.paused, "under its present name it is paused still"
             assert (await world.client.get_job(*old).trigger()).paused

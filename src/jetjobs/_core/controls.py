@@ -88,9 +88,21 @@ def standing(declared: int, *controls: JobControl | None) -> Standing:
     >>> standing(8, None, JobControl("billing", "send", max_concurrency=2))
     Standing(limit=2, paused=False)
     """
-    given = [control for control in controls if control is not None]
-    ordered = (control.max_concurrency for control in given if control.max_concurrency is not None)
-    return Standing(next(ordered, declared), any(control.paused for control in given))
+    limit = limiting(*controls)
+    ordered = None if limit is None else limit.max_concurrency
+    pause = pausing(*controls)
+    return Standing(declared if ordered is None else ordered, pause is not None and pause.paused)
+
+
+def pausing(*controls: JobControl | None) -> JobControl | None:
+    """The orders that say whether the job is paused: the first that pause it, else the last."""
+    return next((control for control in controls if control is not None and control.paused), (None, *controls)[-1])
+
+
+def limiting(*controls: JobControl | None) -> JobControl | None:
+    """The orders that say which limit holds: the first with one, else the last."""
+    ordered = (control for control in controls if control is not None and control.max_concurrency is not None)
+    return next(ordered, (None, *controls)[-1])
 
 
 def switch(control: JobControl, *, paused: bool, actor: str | None, now: datetime) -> JobControl:

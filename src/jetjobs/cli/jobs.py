@@ -6,7 +6,7 @@ import argparse
 import asyncio
 from collections.abc import Iterator, Sequence
 
-from jetjobs._core.controls import JobInfo
+from jetjobs._core.controls import JobInfo, limiting
 from jetjobs._core.descriptors import HostPresence, takers
 from jetjobs.cli.failures import ExitCode
 from jetjobs.cli.options import Parser, add_connection, add_json, open_client, print_json, project_of
@@ -73,7 +73,8 @@ def show_job(args: argparse.Namespace) -> int:
 
 def limit_text(job: JobInfo) -> str:
     """The limit in force, and the declared one where it is another."""
-    ordered = any(each is not None and each.max_concurrency is not None for each in (job.inherited, job.control))
+    order = limiting(job.inherited, job.control)
+    ordered = order is not None and order.max_concurrency is not None
     return f"{job.limit} (not {job.max_concurrency})" if ordered else str(job.limit)
 
 

@@ -8,7 +8,7 @@ import getpass
 import socket
 from datetime import UTC, datetime
 
-from jetjobs._core.controls import JobControl, JobInfo
+from jetjobs._core.controls import JobControl, JobInfo, limiting, pausing
 from jetjobs._core.descriptors import takers
 from jetjobs.cli.failures import ExitCode, Mistake
 from jetjobs.cli.options import Parser, add_connection, add_json, open_client, print_json, project_of, say_where
@@ -102,9 +102,8 @@ async def _ordered(client: JobClient, args: argparse.Namespace) -> JobInfo:
 
 def orders_text(job: JobInfo, now: datetime | None = None) -> str:
     """What holds for a job, and who said so."""
-    now, own, above = now or datetime.now(UTC), job.control, job.inherited
-    pause = above if above is not None and above.paused else own
-    limit = above if above is not None and above.max_concurrency is not None else own
+    now, orders = now or datetime.now(UTC), (job.inherited, job.control)
+    pause, limit = pausing(*orders), limiting(*orders)
     said = [_as(pause, job), "" if pause is None else _who(pause.switched_by, pause.switched_at, now)]
     switched = ", ".join(filter(None, said))
     changed = limit is not None and limit.max_concurrency is not None

@@ -14,7 +14,7 @@ from datetime import UTC, date, datetime, timedelta
 from typing import Any, cast
 
 from jetjobs._core.bodies import Body, ClaimCheck
-from jetjobs._core.controls import JobControl, JobInfo
+from jetjobs._core.controls import JobControl, JobInfo, limiting, pausing
 from jetjobs._core.descriptors import HostPresence
 from jetjobs._core.models import Attempt, RunError, RunRecord
 from jetjobs.errors import PayloadError
@@ -81,7 +81,8 @@ def run_document(record: RunRecord) -> dict[str, Any]:
 
 def job_document(job: JobInfo, live_hosts: int) -> dict[str, Any]:
     """One job of a list. `limit` is in force, `max_concurrency` declared; `switched` tells of a pause or resume."""
-    control = job.control or JobControl(*job.address)
+    orders, nobodys = (job.inherited, job.control), JobControl(*job.address)
+    pause, limit = pausing(*orders) or nobodys, limiting(*orders) or nobodys
     return {
         "module": job.module,
         "job": job.job,
@@ -96,11 +97,11 @@ def job_document(job: JobInfo, live_hosts: int) -> dict[str, Any]:
         "updated_at": instant(job.updated_at),
         "live_hosts": live_hosts,
         "paused": job.paused,
-        "switched_by": control.switched_by,
-        "switched_at": instant(control.switched_at),
+        "switched_by": pause.switched_by,
+        "switched_at": instant(pause.switched_at),
         "limit": job.limit,
-        "limited_by": control.limited_by,
-        "limited_at": instant(control.limited_at),
+        "limited_by": limit.limited_by,
+        "limited_at": instant(limit.limited_at),
     }
 
 
