@@ -19,6 +19,7 @@ from jetjobs._core.plain import what_it_is
 from jetjobs._core.policy import JobPolicy
 from jetjobs._core.renames import Named, origin, served_names
 from jetjobs._core.retention import describe_retention
+from jetjobs._core.tokens import check_address, split_address
 from jetjobs._core.triggers import AnyTrigger
 from jetjobs.context import JobContext
 from jetjobs.errors import AmbiguousHostError, JobsNotHosted, PayloadInvalidError
@@ -292,6 +293,21 @@ class PlainJob(Job[P, R]):
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """What the function does when it is called."""
         return self.handler(*args, **kwargs)
+
+
+def address_of(job: object) -> JobAddress:
+    """The job that somebody means: a `Job`, by its oldest name; two names; or `"module.job"`.
+
+    The oldest, because a host of an older release must come to the same one.
+
+    Raises:
+        InvalidNameError: no job can be called so.
+    """
+    if isinstance(job, Job):
+        return cast("Job[Any, Any]", job).origin
+    if isinstance(job, tuple) and len(names := cast("tuple[object, ...]", job)) == 2:
+        return check_address(*names)
+    return split_address(cast("object", job))
 
 
 def _spoken(policy: JobPolicy) -> dict[str, Any]:

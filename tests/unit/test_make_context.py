@@ -7,7 +7,16 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from jetjobs import JobContext, JobInterrupted, Module, PayloadError, PayloadInvalidError, Skip, TriggerInfo
+from jetjobs import (
+    InvalidNameError,
+    JobContext,
+    JobInterrupted,
+    Module,
+    PayloadError,
+    PayloadInvalidError,
+    Skip,
+    TriggerInfo,
+)
 from jetjobs.testing import HandlerContext, make_context
 
 billing = Module("billing")
@@ -113,6 +122,8 @@ async def test_children_that_could_not_be_triggered_are_refused():
         await ctx.trigger_child("a.b", object())
     with pytest.raises(ValueError, match="delay"):
         await ctx.trigger_child("a.b", delay=timedelta(1), at=1.0)
+    with pytest.raises(InvalidNameError):
+        await ctx.trigger_child(["a", "b"])  # as in earnest: a pair is a tuple
     assert ctx.children == []
 
 

@@ -13,10 +13,9 @@ from jetjobs._client.scope import Scope
 from jetjobs._core.durations import DurationLike, InstantLike
 from jetjobs._core.models import JobAddress, RunKey, RunRecord, TriggerInfo
 from jetjobs._core.run_ids import check_key, run_id_for_child
-from jetjobs._core.tokens import check_address, split_address
 from jetjobs._core.triggering import PLAIN, Asked, Target, check_options
 from jetjobs._log import get_logger
-from jetjobs.job import Job
+from jetjobs.job import Job, address_of
 
 SUBMIT_WITHIN = 5.0
 """Seconds for a gateway's caller: those who ask wait about as long."""
@@ -56,10 +55,8 @@ class HostAsking:
             key: JobAddress | Target | tuple[int, JobAddress] = id(declared), address
         elif isinstance(job, Target):
             key, address, schema = job, job.address, job.schema
-        elif isinstance(job, tuple) and len(names := cast("tuple[object, ...]", job)) == 2:
-            key = address = check_address(*names)
         else:
-            key = address = split_address(cast("object", job))
+            key = address = address_of(cast("object", job))
         found = self._handles.get(key)
         if found is None:
             found = self._handles[key] = JobHandle(self._scope, address, declared, schema=schema)

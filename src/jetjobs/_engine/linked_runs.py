@@ -12,12 +12,11 @@ from jetjobs._core.cancelling import CancelOutcome, CancelResult
 from jetjobs._core.durations import DurationLike, InstantLike, instant, optional_duration
 from jetjobs._core.models import RunKey, RunStatus
 from jetjobs._core.run_ids import check_key
-from jetjobs._core.tokens import check_address, split_address
 from jetjobs._core.triggering import Asked, check_options
 from jetjobs._core.wire import unpack_record
 from jetjobs._engine.frames import read_error
 from jetjobs.errors import BlockingCallError, ClientError
-from jetjobs.job import Job
+from jetjobs.job import Job, address_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -154,12 +153,7 @@ class _Named(NamedTuple):
 
 
 def _named(job: object) -> _Named:
-    if isinstance(job, Job):
-        declared = cast("Job[Any, Any]", job)
-        return _Named(declared.origin, declared)
-    if isinstance(job, tuple) and len(names := cast("tuple[object, ...]", job)) == 2:
-        return _Named(check_address(*names))
-    return _Named(split_address(cast("object", job)))
+    return _Named(address_of(job), cast("Job[Any, Any]", job) if isinstance(job, Job) else None)
 
 
 class LinkedRun:

@@ -10,10 +10,9 @@ from jetjobs._core import codec
 from jetjobs._core.durations import DurationLike, InstantLike
 from jetjobs._core.models import JobAddress, RunKey, RunRecord
 from jetjobs._core.run_ids import check_key, run_id_for_child
-from jetjobs._core.tokens import check_address, split_address
 from jetjobs._core.triggering import Asked, Target, check_options
 from jetjobs.errors import JobsNotHosted
-from jetjobs.job import Job
+from jetjobs.job import Job, address_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +78,7 @@ class RecordingChildren:
             cast("Job[Any, Any]", job).check_payload(payload)
         codec.encode(payload)
         check_options(Asked(delay=delay, at=at))
-        address = _address(job)
+        address = job.address if isinstance(job, Target) else address_of(cast("object", job))
         self._counts[address] += 1
         named = self._counts[address] if key is None else check_key(key)
         child = RunKey(*address, run_id_for_child(self._parent, *address, named))
@@ -102,15 +101,3 @@ class RecordingAsking:
     async def submit(self, job: Job[Any, Any], payload: Any, key: str | None) -> NoReturn:
         """Nobody calls from outside in a test of one job."""
         raise JobsNotHosted(f"{job.address} is under test: nobody triggers {payload!r} from outside (key {key})")
-
-
-def _address(job: Any) -> JobAddress:
-    match job:
-        case Job():
-            return cast("Job[Any, Any]", job).origin
-        case Target():
-            return job.address
-        case (str(module), str(name)):
-            return check_address(module, name)
-        case _:
-            return split_address(job)
