@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
+from datetime import timedelta
 from typing import Any
 
 import pytest
 
 from jetjobs._core import codec
 from jetjobs._core.bodies import Body
+from jetjobs._core.descriptors import HostPresence, JobDescriptor
 from jetjobs._core.lifecycle import Event
 from jetjobs._core.models import RunError, RunKey, RunRecord, RunStatus
+from jetjobs._core.policy import JobRetention
+from jetjobs._core.retention import describe_retention
 from jetjobs._core.run_changes import ChangeOutcome, RunChange
 from jetjobs._core.run_ids import run_id_for_retry
 from jetjobs.errors import AnswerUnknown, BrokerUnavailable, ClientError, ConfigError, PayloadInvalidError, RunNotFound
-from tests.support.client_world import World, packed
+from tests.support.client_world import SEND, World, packed
 
 BOOM = RunError("ValueError", "boom")
 
@@ -174,6 +178,20 @@ class TestDelete:
         assert stored is not None
         assert (stored.record.key, stored.record.payload_body) == ("inv-7", None)
         assert outcomes(await world.client.runs.delete("keyed", forget_keys=True)) == {"keyed": "DELETED"}
+
+    @pytest.mark.parametrize("said", [None, JobRetention(keys="2d")])
+    async def test_a_key_is_promised_for_as_long_as_the_hosts_keep_it(self, world: World, said: JobRetention | None):
+        for host_id, keys in (("h1", "3d"), ("h2", "30d")):
+            now, kept = world.cluster.now(), describe_retention(JobRetention(keys=keys))
+            host = HostPresence(host_id, "box", 1, now, now, jobs=("other.job",), retention=kept)
+            await world.host.catalog.say(host, timedelta(days=40))
+        described = None if said is None else describe_retention(said)
+        await world.host.catalog.describe(JobDescriptor(*SEND, retention=described, digest="new"))
+        keyed = await failed(world, "keyed", key="inv-7")
+        await world.cluster.clock.advance(10 * 86_400)
+        assert outcomes(await world.client.runs.delete("keyed")) == {"keyed": "DELETED" if said else "SHRUNK"}
+        await world.cluster.clock.advance(15 * 86_400)
+        assert (await world.host.runs.get(keyed) is None) is (said is not None), "a job's own word comes first"
 
     async def test_a_record_written_meanwhile_is_looked_at_again(self, world: World):
         run = await failed(world, "a")

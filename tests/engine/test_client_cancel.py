@@ -10,10 +10,13 @@ from typing import Any
 import pytest
 
 from jetjobs._core import headers
+from jetjobs._core.descriptors import HostPresence
 from jetjobs._core.lifecycle import Event
 from jetjobs._core.models import (
     RunStatus,
 )
+from jetjobs._core.policy import JobRetention
+from jetjobs._core.retention import describe_retention
 from jetjobs.client import CancelOutcome, CancelResult
 from jetjobs.errors import (
     AnswerUnknown,
@@ -129,3 +132,13 @@ class TestCancel:
         world.mine.fail("runs.get", times=None)
         with pytest.raises(AnswerUnknown, match="cancel of run"):
             await cancelling
+
+    async def test_its_key_is_promised_for_as_long_as_the_hosts_keep_it(self, world: World):
+        now, kept = world.cluster.now(), describe_retention(JobRetention(keys="60d"))
+        await world.host.catalog.say(HostPresence("h2", "box", 1, now, now, retention=kept), timedelta(days=1))
+        run = await world.client.get_job("billing", "send").trigger(1, idempotency_key="k")
+        await run.cancel()
+        await world.cluster.clock.advance(50 * 86_400)
+        assert await world.host.runs.get(run.key) is not None
+        await world.cluster.clock.advance(11 * 86_400)
+        assert await world.host.runs.get(run.key) is None

@@ -15,7 +15,9 @@ from jetjobs._core import wire
 from jetjobs._core.bodies import Body, ClaimCheck
 from jetjobs._core.descriptors import HostPresence, JobDescriptor
 from jetjobs._core.models import Attempt, LogLine, Owner, Progress, RunError, RunRecord, RunStatus, TriggerInfo
+from jetjobs._core.policy import JobRetention
 from jetjobs._core.readers import TRIGGER_KINDS
+from jetjobs._core.retention import describe_retention
 from jetjobs.errors import PayloadError, PayloadInvalidError
 
 AT = datetime(2026, 3, 1, 12, 0, 0, 123_456, tzinfo=UTC)
@@ -125,6 +127,7 @@ presences = st.builds(
     running=counts,
     descriptors=st.dictionaries(texts, texts, max_size=3),
     draining=st.booleans(),
+    retention=st.none() | st.just(describe_retention(JobRetention(keys="30d"))),
 )
 
 

@@ -23,7 +23,7 @@ from jetjobs._core.cancelling import (
     decide_cancel,
 )
 from jetjobs._core.models import RunKey, RunRecord
-from jetjobs._core.policy import MAX_AGE, JobRetention
+from jetjobs._core.policy import MAX_AGE
 from jetjobs._core.retention import record_ttl
 from jetjobs._ports import Stored
 from jetjobs.errors import AnswerUnknown, BrokerError, BrokerUnavailable, RunNotFound, WrongRevision
@@ -134,7 +134,7 @@ class Cancelling:
 
     async def _lifetime(self, record: RunRecord, deadline: Deadline) -> timedelta:
         """After how long the record goes by itself: hosts may remove it sooner, and nobody else ever would."""
-        rule = await self._lookup.retention(self._run.address, deadline) or JobRetention()
+        rule = await self._lookup.retention(self._run.address, deadline)
         # As long as a message may lie in the stream: one that couldn't be taken away must find the record.
         return max(record_ttl(record, rule), MAX_AGE)
 

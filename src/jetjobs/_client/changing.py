@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
+from contextlib import suppress
 from dataclasses import replace
-from typing import Final
 
 from jetjobs._client.bulk import change_each
 from jetjobs._client.calls import Deadline, read
@@ -14,12 +14,13 @@ from jetjobs._client.deleting import Deleting, Deletion
 from jetjobs._client.run_filters import WAITING, resolve
 from jetjobs._client.scope import Scope
 from jetjobs._core.cancelling import CancelResult
-from jetjobs._core.models import JobAddress, RunKey, RunRecord, RunStatus
+from jetjobs._core.descriptors import HostPresence
+from jetjobs._core.models import RunKey, RunRecord, RunStatus
 from jetjobs._core.policy import JobRetention
-from jetjobs._core.retention import read_retention
+from jetjobs._core.retention import RetentionRules, kept_by
 from jetjobs._core.run_changes import ChangeOutcome, RunChange, change
 from jetjobs._core.run_filter import RunFilter
-from jetjobs.errors import RunNotFound
+from jetjobs.errors import PermissionMissing, RunNotFound
 
 _ACTIVE = frozenset({RunStatus.RUNNING, RunStatus.RETRYING})
 
@@ -94,7 +95,7 @@ class BulkDelete:
         self._choice = choice
         self._dry_run = dry_run
         self._forget_keys = forget_keys
-        self._retention: Mapping[JobAddress, JobRetention] = {}
+        self._retention = RetentionRules(JobRetention())
         self._named: Collection[str] = ()
 
     async def run(self, patience: Deadline) -> list[RunChange]:
@@ -114,18 +115,17 @@ class BulkDelete:
 
     async def _delete(self, candidate: Candidate, deadline: Deadline) -> RunChange:
         run = await find(self._scope, candidate, deadline)
-        rule = self._retention.get(run.address) or _DEFAULT
+        rule = self._retention.of(run.address)
         asked = Deletion(rule, named=run.run_id in self._named, forget_keys=self._forget_keys, dry_run=self._dry_run)
         return await Deleting(self._scope, run, asked).delete(deadline)
 
-    async def _rules(self, deadline: Deadline) -> Mapping[JobAddress, JobRetention]:
-        jobs = await read(self._scope.backend.catalog.jobs, deadline, "listing jobs")
-        return {job.address: rule for job in jobs if (rule := read_retention(job.retention)) is not None}
+    async def _rules(self, deadline: Deadline) -> RetentionRules:
+        catalog, hosts = self._scope.backend.catalog, list[HostPresence]()
+        with suppress(PermissionMissing):
+            hosts = await read(catalog.hosts, deadline, "listing hosts")
+        return RetentionRules(kept_by(hosts)).described(await read(catalog.jobs, deadline, "listing jobs"))
 
     async def _live_ticks(self, deadline: Deadline) -> Collection[str]:
         """Ids of runs that schedules wait for: their records tell how they ended."""
         stored = await read(self._scope.backend.schedules.all, deadline, "listing schedules")
         return {each.schedule.run_id(at) for each in stored for at in each.schedule.live}
-
-
-_DEFAULT: Final = JobRetention()

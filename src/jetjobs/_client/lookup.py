@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import asyncio
 import time
+from contextlib import suppress
 
 from jetjobs._client.calls import Deadline, read
 from jetjobs._core.controls import present_name
 from jetjobs._core.descriptors import JobDescriptor, takers
 from jetjobs._core.models import JobAddress
 from jetjobs._core.policy import JobRetention
-from jetjobs._core.retention import read_retention
+from jetjobs._core.retention import kept_by, read_retention
 from jetjobs._core.triggering import close_names
 from jetjobs._log import get_logger
 from jetjobs._ports import Catalog
@@ -34,6 +35,7 @@ class JobLookup:
         self._described: dict[JobAddress, JobDescriptor | None] = {}
         self._hosted: frozenset[JobAddress] | None = frozenset()
         self._hosts_until = 0.0
+        self._kept = JobRetention()
         self._paused: frozenset[JobAddress] = frozenset()
         self._asking = asyncio.Lock()
         self._warned: set[JobAddress] = set()
@@ -89,15 +91,16 @@ class JobLookup:
         except PermissionMissing:
             return JobDescriptor(*address)
 
-    async def retention(self, address: JobAddress, deadline: Deadline) -> JobRetention | None:
-        """What a job says of how long its runs are kept; `None` when it says nothing, or that can't be found out."""
+    async def retention(self, address: JobAddress, deadline: Deadline) -> JobRetention:
+        """How long a job's runs are kept: as it says, else as the hosts that live do, else the default."""
         found = self._described.get(address)
         if found is None:
-            try:
+            with suppress(BrokerError):
                 found = await self._descriptor(address, deadline)
-            except BrokerError:
-                return None
-        return None if found is None else read_retention(found.retention)
+        said = None if found is None else read_retention(found.retention)
+        if said is None:
+            await self._is_hosted(address, deadline)  # which notes what the hosts say
+        return said or self._kept
 
     async def unknown(self, address: JobAddress, deadline: Deadline) -> UnknownJobError:
         """The error that says so, with the names that come close."""
@@ -128,6 +131,7 @@ class JobLookup:
             hosts = await read(self._catalog.hosts, Deadline(deadline.left / 4), "listing hosts")
         except BrokerError:  # no right to look, or nobody answers: no reason not to try to store
             return None
+        self._kept = kept_by(hosts)
         return frozenset(takers(hosts))
 
     async def _paused_jobs(self, deadline: Deadline) -> frozenset[JobAddress]:

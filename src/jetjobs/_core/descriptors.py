@@ -69,6 +69,7 @@ class HostPresence:
         running: How many runs it held just then.
         descriptors: By job, the digest of how this host declares it.
         draining: It closes, and takes nothing new.
+        retention: How long it keeps finished runs of jobs that don't say.
     """
 
     host_id: str
@@ -81,6 +82,7 @@ class HostPresence:
     running: int = 0
     descriptors: Mapping[str, str] = field(default_factory=dict[str, str])
     draining: bool = False
+    retention: Mapping[str, Any] | None = None
 
 
 def takers(hosts: Iterable[HostPresence]) -> Counter[JobAddress]:

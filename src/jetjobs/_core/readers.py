@@ -249,7 +249,7 @@ read_presence: Final = Reader(
         **_all("pid running", int),
         **_all("started_at seen_at", datetime),
         **_all("draining", bool),
-        **_all("descriptors", dict),
+        **_all("descriptors retention", dict),
         "v": (_DROPPED, int, None),
         "jobs": ("jobs", list, _texts),
     },

@@ -18,7 +18,7 @@ from enum import Enum, auto
 from heapq import heappush, heappushpop
 from typing import Any, Final, NamedTuple
 
-from jetjobs._core.descriptors import JobDescriptor
+from jetjobs._core.descriptors import HostPresence, JobDescriptor
 from jetjobs._core.models import JobAddress, RunError, RunKey, RunRecord, RunStatus, TriggerInfo
 from jetjobs._core.policy import JobRetention
 from jetjobs._core.run_ids import is_fresh
@@ -63,6 +63,22 @@ class RetentionRules:
         """These rules, and those of jobs that other hosts declared."""
         others = {job.address: rule for job in jobs if (rule := read_retention(job.retention)) is not None}
         return RetentionRules(self.default, {**others, **self.by_job})
+
+
+def kept_by(hosts: Iterable[HostPresence]) -> JobRetention:
+    """How long finished runs of jobs that say nothing are kept: as the one of these hosts does that keeps them longest.
+
+    Any of them may be the one that prunes. Where none lives, or none says it, it is the default.
+
+    >>> kept_by([]).keys
+    datetime.timedelta(days=7)
+    """
+    said = [read_retention(host.retention) or JobRetention() for host in hosts]
+    if not said:
+        return JobRetention()
+    return JobRetention(
+        **{entry.name: max(getattr(each, entry.name) for each in said) for entry in fields(JobRetention)}
+    )
 
 
 def describe_retention(retention: JobRetention) -> Mapping[str, int]:

@@ -8,6 +8,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from jetjobs._core.descriptors import HostPresence
+from jetjobs._core.retention import describe_retention
 from jetjobs._engine.tasks import in_batches
 from jetjobs._log import get_logger
 from jetjobs.errors import BrokerError
@@ -34,6 +35,7 @@ class Presence:
         self._descriptors = tuple(descriptors)
         self._started_at = engine.backend.broker.now()
         self._hostname = socket.gethostname()
+        self._retention = describe_retention(engine.settings.retention)
         self._warned: set[str] = set()
         self.problem: str | None = None  # why the broker, connected as it is, doesn't take what this host says
 
@@ -50,6 +52,7 @@ class Presence:
             running=len(engine.held),
             descriptors={str(descriptor.address): descriptor.digest for descriptor in self._descriptors},
             draining=engine.draining,
+            retention=self._retention,
         )
 
     async def one_pass(self) -> None:

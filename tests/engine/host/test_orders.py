@@ -8,6 +8,7 @@ import pytest
 
 from jetjobs import Every, JobClient, JobContext, Module
 from jetjobs._core.models import JobAddress, RunStatus
+from jetjobs._core.retention import read_retention
 from jetjobs.testing import memory_backend
 from tests.engine.host.scene import Scene
 from tests.engine.host.stage import Stage
@@ -55,6 +56,12 @@ async def test_a_pause_keeps_what_comes_and_lets_it_go_on(stage: Stage) -> None:
     assert not stage.play.of(waiting)
     await stage.client.jobs.resume(*JOB)
     assert (await stage.ended(waiting)).status is RunStatus.SUCCEEDED
+
+
+async def test_a_host_says_how_long_it_keeps_what_ended(stage: Stage) -> None:
+    await stage.host()
+    (said,) = await stage.client.hosts.list()
+    assert read_retention(said.retention) == stage.hosts[0].host.settings.retention
 
 
 def paused_on(stage: Stage, number: int) -> bool:
