@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
 
@@ -104,6 +105,21 @@ class TestMany:
         assert [type(answer) for answer in told] == [TriggerError, JobRun, TriggerError]
         assert isinstance(told[0], TriggerError)
         assert "takes TriggerRequest(job, payload, …), not tuple" in str(told[0].error)
+
+    @pytest.mark.parametrize("job", [None, 5, ["billing", "send"], ("a", "b", "c"), ("a",), ("a", ["b"]), "nodot", {}])
+    async def test_what_names_no_job_spoils_no_other(self, world: World, job: Any):
+        told, run = await world.client.trigger_many([TriggerRequest(job), TriggerRequest("billing.send", 1)])
+        assert isinstance(told, TriggerError)
+        assert isinstance(told.error, InvalidNameError)
+        assert isinstance(run, JobRun)
+
+    async def test_what_the_iterable_raises_comes_as_it_is(self, world: World):
+        def broken() -> Iterator[TriggerRequest]:
+            yield TriggerRequest("billing.send", 1)
+            raise LookupError("no more rows")
+
+        with pytest.raises(LookupError, match="no more rows"):
+            await world.client.trigger_many(broken())
 
     async def test_a_thousand_from_an_iterator_each_once(self, world: World):
         results = await world.client.trigger_many(TriggerRequest("billing.send", n) for n in range(1000))

@@ -19,9 +19,10 @@ from jetjobs._client.handle import JobHandle
 from jetjobs._client.job_run import JobRun
 from jetjobs._client.publishing import Composed
 from jetjobs._core.durations import DurationLike, InstantLike
+from jetjobs._core.models import JobAddress
 from jetjobs._core.triggering import PLAIN, Asked, OnDuplicate, check_options
 from jetjobs.errors import AnswerUnknown, ClientError, JetJobsError
-from jetjobs.job import Job
+from jetjobs.job import Job, address_of
 
 # More than this makes no broker faster, and each holds its payload in memory.
 _IN_FLIGHT = 128
@@ -86,11 +87,14 @@ async def trigger_many(
     many = _Many(find, patience)
     left = iter(requests)
     places = asyncio.Semaphore(_BATCHES)
-    async with asyncio.TaskGroup() as group:
-        # The next ones are made ready while the server is at work on those before.
-        while some := list(islice(left, _BATCH)):
-            await places.acquire()
-            group.create_task(many.see_to(some)).add_done_callback(lambda _: places.release())
+    try:
+        async with asyncio.TaskGroup() as group:
+            # The next ones are made ready while the server is at work on those before.
+            while some := list(islice(left, _BATCH)):
+                await places.acquire()
+                group.create_task(many.see_to(some)).add_done_callback(lambda _: places.release())
+    except ExceptionGroup as failed:
+        raise failed.exceptions[0] from None  # what the caller's own iterable raised, as it was
     return many.results()
 
 
@@ -108,7 +112,7 @@ class _Many:
         self._find = find
         # One for all: whoever is confirmed renews it, and once it has passed nothing more is sent.
         self._until = patience
-        self._handles: dict[int | str | tuple[str, str], JobHandle[Any, Any]] = {}
+        self._handles: dict[int | JobAddress, JobHandle[Any, Any]] = {}
         self._job: JobName = ""
         self._handle: JobHandle[Any, Any] | None = None
         self._done: list[JobRun[Any] | TriggerError | None] = []
@@ -199,10 +203,11 @@ class _Many:
             self._until.renew()
 
     def _find_handle(self, job: JobName) -> JobHandle[Any, Any]:
-        key = id(job) if isinstance(job, Job) else job
+        address = None if isinstance(job, Job) else address_of(job)
+        key = address or id(job)
         found = self._handles.get(key)
         if found is None:
-            found = self._handles[key] = self._find(job)
+            found = self._handles[key] = self._find(address or job)
         self._job, self._handle = job, found
         return found
 
