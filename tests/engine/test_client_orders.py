@@ -8,6 +8,7 @@ import pytest
 
 from jetjobs._core.descriptors import JobDescriptor
 from jetjobs._core.models import JobAddress
+from jetjobs._ports import DrainAnswer
 from jetjobs.cli.jobs import limit_text
 from jetjobs.cli.orders import orders_text
 from jetjobs.cli.shapes import job_document
@@ -143,6 +144,22 @@ class TestTriggers:
             world.mine.fail("catalog.controls", times=None, error=BrokerUnavailable("away"))
             run = await world.client.get_job(*SEND).trigger(timeout=1)
             assert not run.paused
+
+
+async def test_a_drain_waits_an_outage_out_and_no_silent_host(world: World):
+    answer = DrainAnswer(running=0, closes=True, again=False)
+    await world.host.broker.answer_drains("h1", lambda _: answer)
+    async with world.client:
+        world.mine.fail("broker.ask_drain", times=2)
+        assert await world.client.hosts.drain("h1") == answer
+        silent = world.mine.fail("broker.ask_drain", times=None, error=AnswerUnknown("no word"))
+        with pytest.raises(AnswerUnknown):
+            await world.client.hosts.drain("h1")
+        assert silent.hits == 1
+        silent.release()
+        world.mine.fail("broker.ask_drain", times=None)
+        with pytest.raises(BrokerUnavailable):
+            await world.client.hosts.drain("h1", timeout=0.3)
 
 
 async def test_a_host_that_isnt_there(world: World):
