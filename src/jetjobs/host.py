@@ -119,11 +119,13 @@ class JobHost:
         A rollout calls this before it serves, so that new jobs can be triggered already. A host that is switched off
         writes nothing here either.
         """
-        if not self.switches.enabled:
-            log.info("host_not_enabled", project=self.project)
-            return
-        hosting = await self._open()
-        await hosting.prepare(update=False)
+        async with self._turn:  # one connection is made, and what is being closed opens none any more
+            if self._closing:
+                raise HostError("this host is closed; make another JobHost to prepare again")
+            if not self.switches.enabled:
+                log.info("host_not_enabled", project=self.project)
+                return
+            await (await self._open()).prepare(update=False)
 
     async def start(self) -> None:
         """Connect, make things exist, serve. Within 10 s either that or an error that says what to do.
@@ -192,8 +194,7 @@ class JobHost:
     def _check_loops(self) -> None:
         died = self._hosting.died if self._hosting is not None else None
         if died is not None:
-            msg = f"a loop of host {self.host_id} died: {died!r}"
-            raise HostError(msg) from died
+            raise HostError(f"a loop of host {self.host_id} died: {died!r}") from died
 
     def health(self) -> HostHealth:
         """How the host is right now; no round trip, from any thread."""

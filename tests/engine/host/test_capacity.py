@@ -34,6 +34,8 @@ async def test_a_host_starts_once(memory_stage: Stage) -> None:
     await hosted.host.close()
     with pytest.raises(HostError, match="is closed, and starts once"):
         await hosted.host.start()
+    with pytest.raises(HostError, match="is closed"):
+        await hosted.host.prepare()  # nobody would close what it opened
 
 
 async def test_never_more_than_the_capacity(memory_stage: Stage) -> None:
