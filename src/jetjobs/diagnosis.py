@@ -117,7 +117,7 @@ class _Look:
         return int(info.get("num_pending", 0)) + int(info.get("num_ack_pending", 0))
 
     def _stream_names(self) -> list[str]:
-        buckets = (names.runs_bucket, names.jobs_bucket, names.hosts_bucket)
+        buckets = (names.runs_bucket, names.schedules_bucket, names.jobs_bucket, names.hosts_bucket)
         return [
             names.stream(self._project),
             *(names.bucket_stream(bucket(self._project)) for bucket in buckets),

@@ -272,6 +272,8 @@ class TestCatalog:
         states = {check["name"]: check["state"] for check in document["checks"]}
         assert set(states.values()) == {"ok"}
         assert {"broker", "clock", "trigger", "hosts", "jobs", "zone data"} <= set(states)
+        stored = f"KV_jetjobs_{terminal.env['JETJOBS_PROJECT']}_"
+        assert {f"{stored}{each}" for each in ("runs", "schedules", "jobs", "hosts")} <= set(states)
 
     def test_what_is_switched_off_is_not_made_ready(self, terminal: Terminal):
         some = terminal.run("init", "app", env={"JETJOBS_DISABLE": "shop.s*"})
