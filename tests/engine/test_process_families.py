@@ -41,6 +41,30 @@ async def test_a_repeated_attempt_makes_the_same_children(bench: Bench) -> None:
         assert child.trigger.kind == "child"
 
 
+async def test_a_hook_s_children_and_the_handler_s_are_counted_together(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As in a thread: two of one job without a key are two runs, whoever of the attempt asked for them."""
+
+    async def before(ctx: JobContext) -> None:
+        if ctx.job == "asks":
+            await ctx.trigger_child("family.part", 10)
+
+    async def after(ctx: JobContext, error: BaseException | None) -> None:
+        if ctx.job == "asks":
+            await ctx.trigger_child("family.part", 12)
+
+    monkeypatch.setattr(family, "_before", [before])
+    monkeypatch.setattr(family, "_after", [after])
+    record = await bench.run("family.asks", 11)
+    assert record.status is RunStatus.SUCCEEDED, record.error
+    ids = [run_id_for_child(record.run_key, "family", "part", number) for number in (1, 2, 3)]
+    assert record.result == ids[1]
+    for run_id, number in zip(ids, (10, 11, 12), strict=True):
+        child = await bench.client.run("family", "part", run_id).wait(10)
+        assert child.result == {"of": number, "value": number * number}
+
+
 async def test_a_run_can_be_followed_whatever_its_result_s_size(bench: Bench) -> None:
     size = 3_000_000
     record = await bench.run("family.follows", size)

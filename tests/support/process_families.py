@@ -57,6 +57,12 @@ def split(ctx: JobContext, numbers: list[int]) -> list[Any]:
 
 
 @family.job(isolation="process")
+def asks(ctx: JobContext, number: int) -> str:
+    """Asks for one child, and says which it was given."""
+    return str(ctx.trigger_child_blocking(part, number).run_id)
+
+
+@family.job(isolation="process")
 def follows(ctx: JobContext, size: int) -> dict[str, Any]:
     """Asks for everything that can be known of its children."""
     squared = ctx.trigger_child_blocking(part, 3)

@@ -124,10 +124,7 @@ class ProcessExecution:
             engine.settings.ack_wait.total_seconds() * 2 / 3 + time.monotonic() - engine.clock.monotonic()
         )
         self.told_until = math.inf
-        family = None
-        if engine.asking is not None and held.record is not None:
-            family = engine.asking.children_of(held.record)
-        self._relay = Relay(family, engine.tasks, self._answer)
+        self._relay = Relay(context, engine.tasks, self._answer)
         self._lock = threading.Lock()  # guards the next four, which both threads use
         self._child: Child | None = None
         self._number = 0

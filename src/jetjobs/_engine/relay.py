@@ -16,13 +16,13 @@ from jetjobs._core.models import JobAddress
 from jetjobs._core.triggering import Target
 from jetjobs._engine.frames import whole_record, write_error
 from jetjobs._log import get_logger
-from jetjobs.errors import ClientError, JobsNotHosted
+from jetjobs.errors import ClientError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from jetjobs._engine.tasks import Tasks
-    from jetjobs.context import ChildTrigger
+    from jetjobs.context import JobContext
 
 log = get_logger("jetjobs.engine")
 
@@ -32,8 +32,8 @@ PIECE = 32 * 1024
 class Relay:
     """Answers the asks of one handler. Belongs to the event loop's thread."""
 
-    def __init__(self, children: ChildTrigger | None, tasks: Tasks, tell: Callable[[bytes], None]) -> None:
-        self._children = children
+    def __init__(self, context: JobContext[Any], tasks: Tasks, tell: Callable[[bytes], None]) -> None:
+        self._context = context  # the hooks' too: children without a key are counted over all of the attempt
         self._tasks = tasks
         self._tell = tell
         self._runs: dict[int, Any] = {}
@@ -90,11 +90,8 @@ class Relay:
 
     async def _trigger(self, number: int, given: list[Any]) -> list[Any]:
         module, job, schema, data, options = given
-        if self._children is None:
-            msg = f"{module}.{job} can't be triggered as a child: this host triggers none"
-            raise JobsNotHosted(msg)
         payload = None if data is None else codec.decode(data)
-        run = await self._children.trigger_child(Target(JobAddress(module, job), schema), payload, **options)
+        run = await self._context.trigger_child(Target(JobAddress(module, job), schema), payload, **options)
         self._runs[number] = run
         return [*run.key, run.duplicate, run.payload_differs, run.no_host, run.paused]
 
