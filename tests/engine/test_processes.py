@@ -136,6 +136,19 @@ async def test_outcomes(bench: Bench, how: str, status: str, starts: int, said: 
         assert "process_jobs.py" in record.error.traceback
 
 
+async def test_a_validator_that_breaks_in_the_child_refuses_the_payload(bench: Bench) -> None:
+    """As one that breaks in the host does: no other attempt could do better."""
+    await bench.run("pid")
+    record = await bench.run("fits_there", {"host": os.getpid()})
+    assert (record.status, record.starts) == (RunStatus.FAILED, 1)
+    assert record.error is not None
+    assert record.error.type == "PayloadInvalidError"
+    assert record.error.message == (
+        "the payload type of apart.fits_there raised ZeroDivisionError while it validated: no such file here"
+    )
+    assert not record.error.traceback
+
+
 async def test_a_child_has_no_socket_of_the_broker(bench: Bench) -> None:
     found: Any = (await bench.run("descriptors")).result
     assert len([each for each in found if each.startswith("socket:")]) == 1, found

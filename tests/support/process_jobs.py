@@ -11,7 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel
+from pydantic import BaseModel, field_validator
 
 from jetjobs import Backoff, Discard, JobContext, JobInterrupted, JobPolicy, Module, RetryAfter, Snooze, job
 
@@ -30,6 +30,23 @@ stateful = Module("stateful", lifespan=lifespan, defaults=JobPolicy(isolation="p
 class Order(BaseModel):
     number: int
     note: str = "none"
+
+
+class OnlyThere(BaseModel):
+    """Fits in the process whose number it has; what validates it breaks everywhere else."""
+
+    host: int
+
+    @field_validator("host")
+    @classmethod
+    def _breaks_elsewhere(cls, host: int) -> int:
+        if os.getpid() != host:
+            raise ZeroDivisionError("no such file here")
+        return host
+
+
+@jobs.job(max_attempts=3)
+def fits_there(ctx: JobContext, payload: OnlyThere) -> None: ...
 
 
 @jobs.job

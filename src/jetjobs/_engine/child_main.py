@@ -32,8 +32,9 @@ from jetjobs._engine.forks import in_child, leave_if_forked, lineage
 from jetjobs._engine.frames import Call, read_call, write_ending
 from jetjobs._engine.isolation import MAIN, Target, mark_child
 from jetjobs._engine.linked_runs import Asks, LinkedChildren
+from jetjobs._engine.payloads import prepare, refusal
 from jetjobs.context import JobContext, Journal
-from jetjobs.errors import ConfigError, PayloadInvalidError
+from jetjobs.errors import ConfigError
 from jetjobs.module import Module
 from jetjobs.outcomes import JobInterrupted
 
@@ -267,17 +268,15 @@ class Serving:
         self.say(["ended", False, write_ending(ending)])
 
     def _ending(self, call: Call, job: Job[Any, Any]) -> Ending:
-        try:
-            value = None if call.body is None else codec.decode(call.body.data, call.body.encoding)
-            payload = job.parse_payload(value)
-        except PayloadInvalidError as error:
-            return Raised(describe(error), again=False)
+        prepared = prepare(job, call.body, with_digest=False)
+        if prepared.refused is not None:
+            return refusal(prepared.refused)
         journal = SpokenJournal(self.say)
         context = ChildContext(
             unpack_record(call.record),
             has_state=call.has_state,
             logger=self._logger(),
-            payload=payload,
+            payload=prepared.value,
             journal=journal,
             clock_now=SystemClock(call.offset).now,
             children=LinkedChildren(self._asks, call.number),

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from jetjobs._core import codec
 from jetjobs._core.bodies import Body
+from jetjobs._core.completion import Raised
+from jetjobs._core.texts import run_error
 from jetjobs._engine.execution import shown
 from jetjobs._engine.isolation import is_isolated
 from jetjobs.errors import PayloadInvalidError
@@ -29,6 +31,11 @@ class Prepared(NamedTuple):
     digest: str | None = None
     refused: PayloadInvalidError | None = None
     fetched: Body | None = None
+
+
+def refusal(why: PayloadInvalidError) -> Raised:
+    """How the attempt of a run ends whose payload can't be given to its handler: no other attempt can do better."""
+    return Raised(run_error(type(why).__name__, str(why)), again=False)
 
 
 def prepare(job: Job[Any, Any], body: Body | None, *, with_digest: bool = True) -> Prepared:

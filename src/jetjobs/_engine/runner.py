@@ -25,18 +25,16 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from jetjobs._core import headers
-from jetjobs._core.completion import Ending, Raised
 from jetjobs._core.messages import BadTrigger
 from jetjobs._core.models import RunRecord, RunStatus
 from jetjobs._core.run_ids import is_fresh
-from jetjobs._core.texts import run_error
 from jetjobs._engine.calling import Calling
 from jetjobs._engine.claiming import Claiming, Undecided
 from jetjobs._engine.execution import describe
 from jetjobs._engine.finishing import Finishing
 from jetjobs._engine.held import HeldRun
 from jetjobs._engine.parking import Parking
-from jetjobs._engine.payloads import Prepared, fetch, prepare
+from jetjobs._engine.payloads import Prepared, fetch, prepare, refusal
 from jetjobs._engine.rejecting import reject
 from jetjobs._engine.schedules import Schedules
 from jetjobs._engine.settling import Settling
@@ -218,11 +216,8 @@ class Runner:
         slow = self._engine.clock.monotonic() - held.confirmed_at > self._ack_wait / 3
         if slow and not await self._still_mine_after_a_delay(held):
             return
-        if prepared.refused is not None:
-            error = run_error(type(prepared.refused).__name__, str(prepared.refused))
-            ending: Ending = Raised(error, again=False)
-        else:
-            ending = await self._calling.call(held, prepared.value)
+        refused = prepared.refused
+        ending = await self._calling.call(held, prepared.value) if refused is None else refusal(refused)
         await self._finishing.finish(held, ending)
 
     # ---------------------------------------------------------------- claim
