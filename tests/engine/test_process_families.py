@@ -11,6 +11,7 @@ from structlog.testing import capture_logs
 
 from jetjobs import JobContext
 from jetjobs._core.models import RunStatus
+from jetjobs._core.plain import MAX_DEPTH
 from jetjobs._core.run_ids import run_id_for_child
 from tests.engine.test_processes import Bench, hosted, processes, until, written
 from tests.support.process_families import family
@@ -70,6 +71,12 @@ async def test_a_run_can_be_followed_whatever_its_result_s_size(bench: Bench) ->
     record = await bench.run("family.follows", size)
     assert record.status is RunStatus.SUCCEEDED, record.error
     assert record.result == {"record": record.run_id, "cancelled": "CANCELLED", "then": "CANCELLED", "size": size}
+
+
+async def test_a_child_s_result_as_deep_as_allowed_is_told_to_its_parent(bench: Bench) -> None:
+    record = await bench.run("family.fetches", MAX_DEPTH)
+    assert record.status is RunStatus.SUCCEEDED, record.error
+    assert str(record.result) == "[" * MAX_DEPTH + "'here'" + "]" * MAX_DEPTH
 
 
 async def test_errors_are_those_of_a_thread(bench: Bench) -> None:

@@ -16,6 +16,7 @@ from structlog.testing import capture_logs
 
 from jetjobs import ConfigError, HostSettings, JobContext, JobHost, Module
 from jetjobs._core.models import RunStatus
+from jetjobs._core.plain import MAX_DEPTH
 from jetjobs._engine.isolation import find_target
 from jetjobs.client import JobClient
 from jetjobs.testing import FailingBackend
@@ -92,6 +93,27 @@ async def test_a_large_payload_and_result(bench: Bench) -> None:
     assert record.status is RunStatus.SUCCEEDED, record.error
     run = bench.client.run("apart", "echo", record.run_id)
     assert await run.result(10) == data
+
+
+async def test_a_value_as_deep_as_allowed_is_told_and_returned(bench: Bench) -> None:
+    deepest: Any = "here"
+    for _ in range(MAX_DEPTH):
+        deepest = [deepest]
+    with capture_logs() as said:
+        record = await bench.run("tells", deepest)
+    assert record.status is RunStatus.SUCCEEDED, record.error
+    assert record.result == deepest
+    assert record.checkpoint_body is not None
+    assert record.checkpoint_body.value == deepest
+    escaped = r"caf\udce9"
+    assert [(line.message, line.fields) for line in record.logs] == [
+        ("said", {"value": deepest}),
+        (escaped, {escaped: escaped}),
+    ]
+    own = [entry for entry in said if entry.get("run_id") == record.run_id]
+    assert [entry["event"] for entry in own] == ["said", "said", escaped, escaped]
+    assert own[1]["value"] == deepest
+    assert own[3]["large"] == str(2**70)
 
 
 async def test_a_large_payload_is_fetched_once(nats_url: str, project: str) -> None:

@@ -34,6 +34,19 @@ async def large(ctx: JobContext, size: int) -> bytes:
 
 
 @family.job
+async def deep(ctx: JobContext, levels: int) -> Any:
+    made: Any = "here"
+    for _ in range(levels):
+        made = [made]
+    return made
+
+
+@family.job(isolation="process")
+def fetches(ctx: JobContext, levels: int) -> Any:
+    return ctx.trigger_child_blocking(deep, levels).result(timeout=10)
+
+
+@family.job
 async def fails(ctx: JobContext) -> None:
     raise ValueError("this part fails")
 

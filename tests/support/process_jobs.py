@@ -68,6 +68,17 @@ def echo(ctx: JobContext, data: bytes) -> bytes:
     return data
 
 
+@jobs.job
+def tells(ctx: JobContext, value: object) -> object:
+    """Says a value in all the ways a context has, and returns it."""
+    ctx.log("said", value=value)
+    ctx.logger.info("said", value=value)
+    ctx.log("caf\udce9", **{"caf\udce9": "caf\udce9"})
+    ctx.logger.info("caf\udce9", name="caf\udce9", large=2**70)
+    ctx.checkpoint(value)
+    return value
+
+
 @jobs.job(max_attempts=2)
 def resumes(ctx: JobContext) -> object:
     if ctx.attempt == 1:

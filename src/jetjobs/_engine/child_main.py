@@ -26,14 +26,15 @@ from jetjobs._core import codec
 from jetjobs._core.bodies import Body
 from jetjobs._core.completion import Ending, Raised
 from jetjobs._core.models import LogLine, Progress
+from jetjobs._core.texts import cut
 from jetjobs._core.wire import unpack_record
 from jetjobs._engine.execution import Verdict, describe
 from jetjobs._engine.forks import in_child, leave_if_forked, lineage
-from jetjobs._engine.frames import Call, read_call, write_ending
+from jetjobs._engine.frames import Call, read_call, write_ending, write_fields
 from jetjobs._engine.isolation import MAIN, Target, mark_child
 from jetjobs._engine.linked_runs import Asks, LinkedChildren
 from jetjobs._engine.payloads import prepare, refusal
-from jetjobs.context import JobContext, Journal
+from jetjobs.context import MAX_TEXT, JobContext, Journal
 from jetjobs.errors import ConfigError
 from jetjobs.module import Module
 from jetjobs.outcomes import JobInterrupted
@@ -101,7 +102,7 @@ class SpokenJournal(Journal):
 
     def add(self, line: LogLine) -> None:
         """Tell a line."""
-        self._say(["log", line.at, line.level, line.message, dict(line.fields)])
+        self._say(["log", line.at, line.level, line.message, write_fields(line.fields)])
 
     @property
     def progress(self) -> Progress | None:
@@ -240,8 +241,8 @@ class Serving:
 
     def _logger(self) -> Any:
         def tell(_: Any, method: str, said: Any) -> NoReturn:
-            event = str(said.pop("event", ""))
-            self.say(["said", method, event, codec.to_jsonable({str(key): value for key, value in said.items()})])
+            event = cut(str(said.pop("event", "")), MAX_TEXT)
+            self.say(["said", method, event, write_fields(said)])
             raise structlog.DropEvent
 
         return structlog.wrap_logger(

@@ -2,11 +2,14 @@
 
 To the child: `call` (followed by the payload as it was stored), `stop`, `answer`. From it: `started`, `log`, `said`,
 `progress`, `checkpoint`, `ended`, and what the handler wants of its host: `ask`, `more`.
+
+Whatever value goes along is packed by itself, as bytes: one nested as deep as allowed would be too deep in a frame.
 """
 
 from __future__ import annotations
 
 import builtins
+from contextlib import suppress
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple, assert_never
 
@@ -24,6 +27,7 @@ from jetjobs._core.completion import (
     TimedOut,
 )
 from jetjobs._core.models import RunError, RunRecord
+from jetjobs._core.texts import MAX_ERROR_MESSAGE, MAX_NAME, cut
 from jetjobs._core.wire import pack_record, unpack_record
 from jetjobs._engine.execution import shown
 from jetjobs._engine.isolation import Target
@@ -93,16 +97,34 @@ def whole_record(record: RunRecord) -> bytes:
     return pack_record(record, _NO_LIMIT)
 
 
+def write_fields(fields: Mapping[str, Any]) -> dict[str, bytes]:
+    """A log line's fields; what JSON doesn't know goes as text."""
+    return {cut(str(name), MAX_NAME): _packed(value) for name, value in fields.items()}
+
+
+def read_fields(parts: Mapping[str, bytes]) -> dict[str, Any]:
+    """The fields in the parts."""
+    return {name: codec.decode(data) for name, data in parts.items()}
+
+
+def _packed(value: object) -> bytes:
+    try:
+        return codec.encode(codec.to_jsonable(value))
+    except errors.PayloadError:  # a number of too many digits, half a character
+        return codec.encode(ascii(value))
+
+
 def write_error(error: BaseException) -> list[Any]:
     """An exception for the other side: the nearest class that both know, its text, and what else it carries."""
     carried: dict[str, Any] = {}
     for name, value in vars(error).items():
         if isinstance(value, RunRecord):
             carried[name] = [_RECORD, whole_record(value)]
-        elif _is_storable(value):
-            carried[name] = [None, value]
+            continue
+        with suppress(errors.PayloadError):  # what can't be stored stays behind
+            carried[name] = [None, codec.encode(value)]
     kind = next(kind for kind in type(error).__mro__ if kind.__module__ in _KNOWN)
-    return [kind.__name__, shown(error), carried]
+    return [kind.__name__, cut(shown(error), MAX_ERROR_MESSAGE), carried]
 
 
 def read_error(parts: list[Any]) -> BaseException:
@@ -111,17 +133,9 @@ def read_error(parts: list[Any]) -> BaseException:
     kind: type[BaseException] = getattr(errors, name, None) or getattr(builtins, name)
     made = kind.__new__(kind, message)  # not by calling it: each class has parameters of its own
     made.args = (message,)
-    for attribute, (shape, value) in carried.items():
-        setattr(made, attribute, unpack_record(value) if shape == _RECORD else value)
+    for attribute, (shape, data) in carried.items():
+        setattr(made, attribute, unpack_record(data) if shape == _RECORD else codec.decode(data))
     return made
-
-
-def _is_storable(value: object) -> bool:
-    try:
-        codec.encode(value)
-    except errors.PayloadError:
-        return False
-    return True
 
 
 _NO_LIMIT = 1 << 62

@@ -65,9 +65,10 @@ class Asks:
             if call != self._open:
                 raise _ended()
             self._say(["ask", number, verb, list(given)])
-            kind, value = codec.decode(self._whole(number, pieces))
+            kind, data = codec.decode(self._whole(number, pieces))
         finally:
             del self._waiting[number]
+        value = codec.decode(data)
         if kind == "raised":
             raise read_error(value)
         return number, value

@@ -25,7 +25,7 @@ from jetjobs._core.models import LogLine, Progress
 from jetjobs._core.wire import pack_record
 from jetjobs._engine.child_endings import died, error_of, how, is_death
 from jetjobs._engine.execution import describe
-from jetjobs._engine.frames import Call, read_ending
+from jetjobs._engine.frames import Call, read_ending, read_fields
 from jetjobs._engine.guard import passed
 from jetjobs._engine.isolation import find_target
 from jetjobs._engine.relay import Relay
@@ -302,13 +302,13 @@ class ProcessExecution:
         journal = self._journal
         match frame:
             case ["log", at, level, message, fields]:
-                journal.add(LogLine(at, level, message, fields))
+                journal.add(LogLine(at, level, message, read_fields(fields)))
             case ["progress", done, total, message]:
                 journal.progress = Progress(done, total, message)
             case ["checkpoint", data]:
                 journal.checkpoint = Body(data)
             case ["said", method, event, fields]:
-                self._write(method if method in _LEVELS else "info", event, fields)
+                self._write(method if method in _LEVELS else "info", event, read_fields(fields))
                 return
             case _:
                 log.warning("child_said_nonsense", kind=str(frame)[:80])

@@ -63,9 +63,9 @@ class Relay:
 
     async def _answer(self, number: int, verb: str, given: list[Any]) -> None:
         try:
-            answer = ["done", await self._done(number, verb, given)]
+            answer = ["done", codec.encode(await self._done(number, verb, given))]
         except Exception as error:  # noqa: BLE001 - the ask is a handler's call: what goes wrong is the handler's to see
-            answer = ["raised", write_error(error)]
+            answer = ["raised", codec.encode(write_error(error))]
         self._unsent[number] = memoryview(codec.encode(answer))
         self._send(number)
 
