@@ -33,10 +33,8 @@ class Finishing:
         """The code has gone: save unless that was done early, publish the retry if it becomes one, ack."""
         if held.early is not None:
             await asyncio.wait([held.early])
-        elif held.beat is not None or held.fenced:
-            await self.save(held, ending)
         else:
-            await self._save_now(held, ending)
+            await self.save(held, ending)
         saved = held.saved
         if saved is None:
             log.warning("run_lost_to_another_host", run=str(held.key))
@@ -54,11 +52,8 @@ class Finishing:
         held.ending = True
         if held.beat is not None:
             await asyncio.wait([held.beat])
-        if not held.fenced:
-            await self._save_now(held, ending)
-
-    async def _save_now(self, held: HeldRun, ending: Ending) -> None:
-        held.ending = True
+        if held.fenced:
+            return
         saved = held.saved = await self._settling.save(held, ending)
         if saved is not None and saved.status.is_terminal:
             self._engine.backend.broker.announce_end(saved)
