@@ -55,10 +55,7 @@ class Claiming:
 
     def first(self, digest: str | None, trigger: Trigger) -> RunRecord | None:
         """The record that claims a run nobody has a record of, to be created; `None` when it isn't to be started."""
-        engine = self._engine
-        # Without a record nobody owns the run, and the age of the connection decides nothing.
-        situation = Situation(engine.new_claim(), _NO_AGE, digest)
-        action = decide(None, trigger, situation, rules=self._rules, now=engine.backend.broker.now())
+        action = self._decide(None, trigger, self._engine.new_claim(), digest)
         return action.record if isinstance(action, Write) and action.then == "start" else None
 
     async def after(self, held: HeldRun, wanted: RunRecord, error: BrokerError) -> bool:
@@ -92,10 +89,7 @@ class Claiming:
         behind = 0
         while True:
             record = stored.record if stored is not None else None
-            # Without a record nobody owns the run, and the age of the connection decides nothing.
-            first = stored is None
-            situation = Situation(claim, _NO_AGE, digest) if first else self._situation(claim, digest, holds=holds)
-            action = decide(record, held.trigger, situation, rules=self._rules, now=engine.backend.broker.now())
+            action = self._decide(record, held.trigger, claim, digest, holds=holds)
             if isinstance(action, Ask):
                 holds = await engine.backend.broker.ask_owner(action.host_id, held.key, action.claim)
                 continue
@@ -122,10 +116,17 @@ class Claiming:
                 raise Undecided(str(error)) from error
             raise
 
-    def _situation(self, claim: str, digest: str | None, *, holds: bool | None) -> Situation:
+    def _decide(
+        self, record: RunRecord | None, trigger: Trigger, claim: str, digest: str | None, *, holds: bool | None = None
+    ) -> Action:
+        # Without a record nobody owns the run, and the age of the connection decides nothing.
+        age = _NO_AGE if record is None else self._connected_for()
+        situation = Situation(claim, age, digest, owner_holds=holds)
+        return decide(record, trigger, situation, rules=self._rules, now=self._engine.backend.broker.now())
+
+    def _connected_for(self) -> timedelta:
         since = self._engine.backend.broker.connected_since
-        age = _NO_AGE if since is None else timedelta(seconds=self._engine.clock.monotonic() - since)
-        return Situation(claim, age, digest, owner_holds=holds)
+        return _NO_AGE if since is None else timedelta(seconds=self._engine.clock.monotonic() - since)
 
     async def _write(self, held: HeldRun, record: RunRecord, stored: Stored | None) -> bool:
         """Create or update; False when somebody else wrote first."""
