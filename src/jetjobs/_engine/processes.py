@@ -130,6 +130,7 @@ class ProcessExecution:
         self._number = 0
         self._listening = False
         self._strength = 0
+        self._kept: Child | None = None  # the thread's alone
         self._over = False
         self._timer: Timer | None = None
         self._hook: asyncio.Task[Any] | None = None
@@ -233,14 +234,13 @@ class ProcessExecution:
             self._release()
             if broken is not None:
                 self._children.end(broken)
-        kept, self._child = self._child, None
         try:
             self._loop.call_soon_threadsafe(settle, ending)
         except RuntimeError:
             return  # The loop is closed: the process is ending, and its children with it.
         finally:
-            if kept is not None:
-                self._children.give_back(kept)
+            if self._kept is not None:
+                self._children.give_back(self._kept)
 
     def _converse(self, call: Call) -> Ending:
         key = call.target.key
@@ -285,8 +285,7 @@ class ProcessExecution:
         if self._release() or retire:
             self._children.end(child)  # A signal may be on its way to it: the next run must not meet it.
         else:
-            self._child = child
-            self._listening = False
+            self._kept = child  # and not where an order finds it: the next run must not meet that either
         if isinstance(ending, Returned) and self._journal.cancel_reason == "timeout":
             return replace(ending, late=True)
         return ending
