@@ -46,6 +46,10 @@ class Calling:
             msg = "only a claimed run is executed"
             raise AssertionError(msg)
         journal = held.journal = Journal()
+        verdict = Verdict(self._hosted.job.policy, journal)
+        ordered = "cancel" if record.cancel_asked else held.ordered
+        if ordered is not None:  # while the claim was in question
+            return verdict.stopped(ordered)
         held.earlier_logs = record.logs
         context = JobContext(
             record,
@@ -55,7 +59,6 @@ class Calling:
             clock_now=engine.backend.broker.now,
             children=None if engine.asking is None else engine.asking.children_of(record),
         )
-        verdict = Verdict(self._hosted.job.policy, journal)
         held.beat_at = engine.clock.monotonic()
         timer = None
         if self._timeout is not None:

@@ -41,6 +41,7 @@ class HeldRun:
         "fetched",
         "journal",
         "key",
+        "ordered",
         "record",
         "renewing",
         "revision",
@@ -70,6 +71,7 @@ class HeldRun:
         self.beat: asyncio.Task[None] | None = None
         self.ending = False
         self.fenced = False
+        self.ordered: str | None = None  # to stop, before there was a handler: it is not to be called
         self.fetched: Body | None = None  # a large payload's bytes, for the child process that runs the handler
 
     @property
@@ -94,6 +96,8 @@ class HeldRun:
             self.fenced = True
         if self.execution is not None:
             self.execution.stop(reason)
+        elif self.ordered is None:
+            self.ordered = reason
 
 
 class HeldRuns:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 from structlog.testing import capture_logs
 
@@ -54,6 +56,39 @@ async def test_every_second_answer_is_lost(stage: Stage, when: When) -> None:
         assert (record.status, record.result, record.starts) == (RunStatus.SUCCEEDED, "attempt 3", 3)
         assert [call.attempt for call in stage.play.of(run_id)] == [1, 2, 3]
         await stage.retired(run_id)
+
+
+async def test_a_cancel_of_a_run_whose_claim_is_in_question(stage: Stage) -> None:
+    """The record it is recognised by says so, and nobody rings a second time."""
+    hosted = await stage.host()
+    hosted.ports.fail("runs.create", when="after")
+    unread = hosted.ports.fail("runs.get", when="hang", times=None)
+    run_id = await stage.trigger("wait gate")
+    await stage.when(unread.reached.is_set)
+    await stage.client.run("m", "job", run_id).cancel()
+    unread.release()
+    assert (await stage.ended(run_id)).status is RunStatus.CANCELLED
+    assert not stage.play.of(run_id)
+    await stage.retired(run_id)
+
+
+async def test_a_host_that_closes_while_a_claim_is_in_question(stage: Stage) -> None:
+    """The run goes back, as an interrupted one, instead of starting where nobody stops it."""
+    hosted = await stage.host()
+    claiming = hosted.ports.fail("runs.create", when="hang")
+    run_id = await stage.trigger("wait gate")
+    await stage.when(claiming.reached.is_set)
+    closing = asyncio.ensure_future(hosted.host.close())
+    await stage.world.elapse(0.5)  # longer than the drain time, at which the order to stop is given
+    claiming.release()
+    await stage.when(closing.done)
+    await closing
+    record = await stage.reached(run_id, RunStatus.RETRYING)
+    assert (record.starts, record.interruptions) == (1, 1)
+    assert not stage.play.of(run_id)
+    stage.play.gates.setdefault("gate", asyncio.Event()).set()
+    await stage.host()
+    assert (await stage.ended(run_id)).result == "attempt 1"
 
 
 async def test_an_answer_lost_on_the_trigger(stage: Stage) -> None:
