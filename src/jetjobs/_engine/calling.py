@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING, Any
 
 from jetjobs._core.completion import Raised
@@ -83,7 +82,7 @@ class Calling:
                 timer.cancel()
 
     async def _in_thread(self, held: HeldRun, verdict: Verdict, context: JobContext[Any]) -> Ending:
-        engine, loop = self._engine, asyncio.get_running_loop()
+        engine = self._engine
         thread = ThreadExecution(
             verdict,
             self._grace,
@@ -92,7 +91,7 @@ class Calling:
             threads=engine.threads,
         )
         held.execution = thread
-        return await thread.call(lambda: _invoke_plain(self._hosted, context, loop))
+        return await thread.call(lambda: _invoke_plain(self._hosted, context, thread))
 
     def _ignored(self, held: HeldRun, verdict: Verdict) -> None:
         """A handler ignores its order to stop: record its outcome now if that is terminal, and wait for it to go.
@@ -119,12 +118,12 @@ async def _between_hooks(hosted: HostedJob, context: JobContext[Any]) -> Any:
         await hosted.module.run_after(context, error)
 
 
-def _invoke_plain(hosted: HostedJob, context: JobContext[Any], loop: asyncio.AbstractEventLoop) -> Any:
+def _invoke_plain(hosted: HostedJob, context: JobContext[Any], thread: ThreadExecution) -> Any:
     """In the handler's thread. Hooks run on the event loop, where the module's state was made."""
     if not hosted.module.has_hooks:
         return hosted.job.invoke(context, context.payload)
     module, before, error = hosted.module, lineage(), None
-    asyncio.run_coroutine_threadsafe(module.run_before(context), loop).result()
+    thread.on_loop(module.run_before(context))
     try:
         return hosted.job.invoke(context, context.payload)
     except BaseException as raised:
@@ -132,4 +131,4 @@ def _invoke_plain(hosted: HostedJob, context: JobContext[Any], loop: asyncio.Abs
         raise
     finally:
         leave_if_forked(before)
-        asyncio.run_coroutine_threadsafe(module.run_after(context, error), loop).result()
+        thread.on_loop(module.run_after(context, error))

@@ -12,13 +12,14 @@ import contextvars
 import ctypes
 import queue
 import threading
+from concurrent import futures
 from typing import TYPE_CHECKING, Any
 
 from jetjobs._engine.forks import leave_if_forked, lineage
 from jetjobs.outcomes import JobInterrupted
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Coroutine
 
     from jetjobs._clock import Clock, Timer
     from jetjobs._core.completion import Ending
@@ -133,6 +134,7 @@ class ThreadExecution:
         "_clock",
         "_ended_with",
         "_grace",
+        "_hook",
         "_ignored_once",
         "_lineage",
         "_loop",
@@ -161,6 +163,7 @@ class ThreadExecution:
         self._lineage = lineage()
         self._threads = threads
         self._timer: Timer | None = None
+        self._hook: asyncio.Task[Any] | None = None
         self._ended_with: asyncio.Future[Ending] = self._loop.create_future()
         self._thread = threads.take()
 
@@ -170,6 +173,23 @@ class ThreadExecution:
         context = contextvars.copy_context()
         self._thread.calls.put(lambda: context.run(self._in_thread, handler))
         return await self._ended_with
+
+    def on_loop(self, hook: Coroutine[Any, Any, None]) -> None:
+        """From the handler's thread: await a hook on the event loop, where an interrupt cancels it.
+
+        The thread itself hears nothing as long as it waits.
+        """
+        try:
+            asyncio.run_coroutine_threadsafe(self._hooked(hook), self._loop).result()
+        except futures.CancelledError:
+            raise asyncio.CancelledError from None  # as it is raised where the handler is a coroutine
+
+    async def _hooked(self, hook: Coroutine[Any, Any, None]) -> None:
+        self._hook = asyncio.current_task()
+        try:
+            await hook
+        finally:
+            self._hook = None
 
     def _in_thread(self, handler: Callable[[], Any]) -> None:
         try:
@@ -208,6 +228,8 @@ class ThreadExecution:
 
     def _interrupt(self) -> None:
         self._thread.interrupt()
+        if self._hook is not None:
+            self._hook.cancel()
         self._timer = self._clock.call_later(self._grace, self._ignored)
 
     def _ignored(self) -> None:
