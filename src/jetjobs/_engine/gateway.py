@@ -88,7 +88,7 @@ class Gateway:
                 log.warning("call_not_stored", job=str(call.job), error=str(error))
             run_id = error.run_id if isinstance(error, TriggerUnconfirmed) else None
             return refused(type(error).__name__, str(error), run_id)
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             # A fence: a payload type is the user's code, and a caller must not wait for an answer that never comes.
             log.exception("call_broke", job=str(call.job))
             return refused(INTERNAL, f"{type(error).__name__} while the call was handled; the host's log has it")

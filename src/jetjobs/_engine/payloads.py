@@ -71,6 +71,6 @@ def _parse(job: Job[Any, Any], value: Any) -> Any:
         return job.parse_payload(value)
     except PayloadInvalidError:
         raise
-    except Exception as error:  # A validator is the user's code, like the handler it guards.
+    except BaseException as error:  # A validator is the user's code, like the handler it guards; it may exit, too.
         msg = f"the payload type of {job.address} raised {type(error).__name__} while it validated: {shown(error)}"
         raise PayloadInvalidError(msg) from error

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import pytest
+from pydantic import BaseModel, model_validator
 from structlog.testing import capture_logs
 
-from jetjobs import Discard, JobContext, RetryAfter, Snooze
-from jetjobs._core.models import RunStatus
+from jetjobs import Discard, JobContext, Module, RetryAfter, Snooze
+from jetjobs._core.models import JobAddress, RunStatus
 from jetjobs._core.texts import MAX_TRACEBACK
 from tests.engine.host.stage import Stage
 
@@ -79,6 +81,30 @@ async def test_an_attempt_that_is_followed_by_another_is_a_warning_without_a_tra
     assert line["retry_at"] is not None
     assert "exception" not in line
     assert not told(said, "run_failed")
+
+
+class Exits(BaseModel):
+    @model_validator(mode="before")
+    @classmethod
+    def _leave(cls, _: object) -> object:
+        sys.exit(3)
+
+
+async def test_a_validator_that_exits_ends_its_run_and_not_the_host(memory_stage: Stage) -> None:
+    stage = memory_stage
+    module = Module("m")
+
+    @module.job(timeout="1m", max_attempts=3)
+    async def job(ctx: JobContext[Any], payload: Exits) -> None: ...
+
+    await stage.serve(module)
+    record = await stage.ended(await stage.trigger("anything"))
+    assert (record.status, record.starts) == (RunStatus.FAILED, 1)
+    assert record.error is not None
+    assert record.error.message == "the payload type of m.job raised SystemExit while it validated: 3"
+    answer = await stage.world.call(JobAddress("m", "job"), b"{}", {})
+    assert answer is not None
+    assert b"SystemExit while the call was handled" in answer
 
 
 def told(said: Sequence[Mapping[str, Any]], event: str) -> list[Mapping[str, Any]]:
