@@ -76,11 +76,10 @@ class Guard:
         """End thread and process; what is still told of would be killed. Blocks."""
         self._closed.set()
         self._changed.set()
-        process = self._process
         if self._thread is not None:
             self._thread.join(_LEAVE_WITHIN)
-        if process is not None:
-            self._end(process)
+        if self._process is not None:  # the thread may have started it only now
+            self._end(self._process)
 
     def _serve(self, every: float) -> None:
         last = b""
