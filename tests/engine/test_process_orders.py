@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 from typing import Any, cast
 
 from jetjobs import JobPolicy
-from jetjobs._core.completion import Returned
+from jetjobs._core.bodies import Body, ClaimCheck
+from jetjobs._core.completion import Raised, Returned
 from jetjobs._core.messages import Trigger
-from jetjobs._core.models import RunKey
+from jetjobs._core.models import RunKey, RunRecord, RunStatus
 from jetjobs._engine.children import Child
 from jetjobs._engine.execution import Verdict
 from jetjobs._engine.frames import Call
 from jetjobs._engine.held import HeldRun
 from jetjobs._engine.isolation import Target
-from jetjobs._engine.processes import ProcessExecution
+from jetjobs._engine.processes import ProcessExecution, run_isolated
 from jetjobs.context import Journal
 from jetjobs.testing import ManualClock, MemoryCluster, make_context
 from tests.support.upkeep import Upkeep
@@ -50,12 +52,14 @@ class Scripted:
         self.struck.append("ended")
 
 
+def held_run() -> HeldRun:
+    key = RunKey("m", "job", "r")
+    return HeldRun(key, Trigger(key, None, 1, datetime.now(UTC), 1), cast("Any", None), 0.0)
+
+
 def execution() -> ProcessExecution:
-    journal, key = Journal(), RunKey("m", "job", "r")
     engine = Upkeep(MemoryCluster(ManualClock())).engine
-    trigger = Trigger(key, None, 1, datetime.now(UTC), 1)
-    held = HeldRun(key, trigger, cast("Any", None), 0.0)
-    return ProcessExecution(Verdict(JobPolicy(), journal), make_context(), held, engine)
+    return ProcessExecution(Verdict(JobPolicy(), Journal()), make_context(), held_run(), engine)
 
 
 async def test_a_child_kept_for_the_next_run_is_out_of_reach_of_this_one_s_orders() -> None:
@@ -73,3 +77,23 @@ async def test_a_child_that_ends_as_it_is_struck_is_not_kept() -> None:
     child.before_last = lambda: made.stop("fenced")
     assert made._talk(cast("Child", child), CALL) == Returned()
     assert child.struck == ["SIGKILL", "ended"]
+
+
+async def test_an_order_that_came_while_the_payload_was_fetched_in_vain_is_over() -> None:
+    """It strikes nothing, grace after grace."""
+    clock = ManualClock()
+    upkeep, held = Upkeep(MemoryCluster(clock)), held_run()
+    lost = upkeep.ports.fail("payloads.get", when="hang", times=None)
+    body = Body(b"", claim=ClaimCheck("jetjobs.test.body.r.in.x", 1, 1, "0" * 64))
+    held.record = RunRecord("r", "m", "job", RunStatus.RUNNING, payload_body=body)
+    verdict = Verdict(JobPolicy(), Journal())
+    going = asyncio.ensure_future(
+        run_isolated(upkeep.engine, cast("Any", None), held, verdict=verdict, context=make_context())
+    )
+    await lost.reached.wait()
+    held.stop("cancel")
+    lost.release()
+    assert isinstance(await going, Raised)
+    await clock.advance(60)
+    assert isinstance(held.execution, ProcessExecution)
+    assert held.execution._strength == 0

@@ -65,6 +65,7 @@ async def run_isolated(
         try:
             body = await _fetched(engine, held, body, body.claim)
         except (BrokerError, PayloadInvalidError) as error:
+            execution.close()
             return Raised(describe(error))
     call = _call_for(hosted, held.record, body, engine.backend.broker.now())
     guard = engine.children.guard
@@ -157,10 +158,14 @@ class ProcessExecution:
             raised = await self._hooked(module.run_after(self._context, error_of(ending, self._journal.cancel_reason)))
             return ending if raised is None else self._verdict.raised(raised)
         finally:
-            self._over = True
-            self._relay.close()
-            if self._timer is not None:
-                self._timer.cancel()
+            self.close()
+
+    def close(self) -> None:
+        """No code of the attempt runs any more: orders have nothing to strike."""
+        self._over = True
+        self._relay.close()
+        if self._timer is not None:
+            self._timer.cancel()
 
     async def _hooked(self, hook: Coroutine[Any, Any, None]) -> BaseException | None:
         """What the hook raised; it is cancelled when an order to stop finds it running."""
