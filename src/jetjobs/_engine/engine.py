@@ -7,11 +7,15 @@ import secrets
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from jetjobs._core.retention import RetentionRules
 from jetjobs._engine.children import ChildProcesses
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from jetjobs._clock import Clock
     from jetjobs._core.models import JobAddress
+    from jetjobs._core.policy import JobRetention
     from jetjobs._engine.asking import Asking
     from jetjobs._engine.held import HeldRuns
     from jetjobs._engine.slots import Slots
@@ -39,6 +43,7 @@ class Engine:
     asking: Asking | None = None
     paused: set[JobAddress] = field(default_factory=set["JobAddress"])  # their ticks are left undecided
     children: ChildProcesses = field(default_factory=ChildProcesses)
+    own_retention: Mapping[JobAddress, JobRetention] = field(default_factory=dict["JobAddress", "JobRetention"])
     not_stored: tuple[float, str] | None = None  # until when it counts, and what the broker said to a run's last write
     _claims: int = 0
     _claim_prefix: str = field(default_factory=lambda: secrets.token_hex(6))
@@ -47,6 +52,11 @@ class Engine:
         """A claim no other start has: a random prefix of this host and a counter."""
         self._claims += 1
         return f"{self._claim_prefix}{self._claims:x}"
+
+    @property
+    def retention(self) -> RetentionRules:
+        """How long finished runs are kept: by what this host's jobs say, else by its settings."""
+        return RetentionRules(self.settings.retention, self.own_retention)
 
     @property
     def unwritten(self) -> str | None:

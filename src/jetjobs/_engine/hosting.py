@@ -12,7 +12,6 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from jetjobs._core.retention import RetentionRules
 from jetjobs._engine.controls import Controls
 from jetjobs._engine.describing import Describing
 from jetjobs._engine.draining import Draining
@@ -38,10 +37,12 @@ from jetjobs._log import get_logger
 from jetjobs.errors import BrokerError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from jetjobs._clock import Clock, Timer
     from jetjobs._core.descriptors import JobDescriptor
+    from jetjobs._core.models import JobAddress
+    from jetjobs._core.policy import JobRetention
     from jetjobs._engine.asking import Asking
     from jetjobs._engine.health import State
     from jetjobs._ports import Backend
@@ -98,6 +99,7 @@ class Hosting:
             host_id=host_id,
             version=version,
             asking=asking,
+            own_retention=_own_retention(served),
         )
         descriptors = self._descriptors()
         self.presence = Presence(self.engine, descriptors)
@@ -114,7 +116,7 @@ class Hosting:
     def _loops(self) -> list[Service]:
         engine, clock = self.engine, self.engine.clock
         renewal, self._heartbeat, reaper = Renewal(engine), Heartbeat(engine), Reaper(engine)
-        pruner = Pruner(engine, self._retention(), Schedules(engine).live_runs)
+        pruner = Pruner(engine, engine.retention, Schedules(engine).live_runs)
         upkeep = engine.settings.upkeep_every.total_seconds()
         loops = [
             Service("renewal", renewal.one_pass, renewal.interval, clock=clock),
@@ -138,11 +140,6 @@ class Hosting:
         every = {job.address for of_module in modules_jobs for job in of_module}
         modules = frozenset(each.module.name for each in self._served)
         return Declared(jobs, modules, frozenset(every - {job.address for job in jobs}))
-
-    def _retention(self) -> RetentionRules:
-        jobs = [job for served in self._served for job in served.jobs]
-        own = {job.address: job.policy.retention for job in jobs if job.policy.retention is not None}
-        return RetentionRules(self.engine.settings.retention, own)
 
     def _descriptors(self) -> list[JobDescriptor]:
         return [
@@ -281,3 +278,8 @@ class Hosting:
         if not ended:
             log.error("handlers_left_behind", runs=[str(held.key) for held in engine.held])
         return ended
+
+
+def _own_retention(served: Sequence[Served]) -> Mapping[JobAddress, JobRetention]:
+    jobs = [job for each in served for job in each.jobs]
+    return {job.address: job.policy.retention for job in jobs if job.policy.retention is not None}

@@ -17,6 +17,8 @@ from jetjobs._log import get_logger
 from jetjobs.errors import BrokerError, WrongRevision
 
 if TYPE_CHECKING:
+    from datetime import timedelta
+
     from jetjobs._core.models import RunKey, RunRecord
     from jetjobs._engine.engine import Engine
     from jetjobs._ports import Stored
@@ -66,8 +68,7 @@ class Reaper:
                 return
             ended = await self._ended(stored)
             if ended is not None:
-                ttl = record_ttl(ended, engine.settings.retention)
-                await engine.backend.runs.update(ended, stored.revision, ttl=ttl)
+                await engine.backend.runs.update(ended, stored.revision, ttl=await self._ttl(ended))
                 log.warning("run_reaped", run=str(run), status=ended.status.value)
                 engine.backend.broker.announce_end(ended)
                 await self._schedules.note_end(ended)
@@ -75,6 +76,13 @@ class Reaper:
             return
         except BrokerError as error:
             log.warning("run_not_reaped", run=str(run), error=str(error))
+
+    async def _ttl(self, record: RunRecord) -> timedelta:
+        """After how long the record goes by itself, as its job says, whoever hosts that."""
+        address = record.run_key.address
+        described = await self._engine.backend.catalog.job(address)
+        rules = self._engine.retention.described([] if described is None else [described])
+        return record_ttl(record, rules.of(address))
 
     async def _ended(self, stored: Stored) -> RunRecord | None:
         record, broker = stored.record, self._engine.backend.broker

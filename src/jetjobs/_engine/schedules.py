@@ -46,7 +46,7 @@ from jetjobs.errors import (
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
-    from datetime import datetime
+    from datetime import datetime, timedelta
 
     from jetjobs._core.messages import Outgoing
     from jetjobs._core.models import RunKey, RunRecord
@@ -144,7 +144,7 @@ class Schedules:
         Whoever decided may have looked at its record before this one overwrote it, and would not look again.
         """
         for each in overwritten:
-            ttl = record_ttl(each.record, self._engine.settings.retention)
+            ttl = self._ttl(each.record)
             with suppress(*_AGAIN):  # it has been written again since: by one who knew
                 await self._engine.backend.runs.update(each.record, each.revision, ttl=ttl)
 
@@ -159,7 +159,7 @@ class Schedules:
         """One record for a stretch. Before a decision counts, the longer one stays: it may be the one that will."""
         engine = self._engine
         record = stretch_record(schedule, status, stretch, engine.backend.broker.now())
-        ttl = record_ttl(record, engine.settings.retention)
+        ttl = self._ttl(record)
         while True:
             found = await engine.backend.runs.get(record.run_key)
             known = _count(found.record) if found is not None else 0
@@ -173,6 +173,9 @@ class Schedules:
                 return found._replace(revision=await engine.backend.runs.update(record, found.revision, ttl=ttl))
             except _AGAIN:
                 continue
+
+    def _ttl(self, record: RunRecord) -> timedelta:
+        return record_ttl(record, self._engine.retention.of(record.run_key.address))
 
     # ------------------------------------------------------------------------------------------- triggers
 

@@ -6,7 +6,7 @@ import asyncio
 from datetime import timedelta
 from typing import Any
 
-from jetjobs import Cron, Every, HostSettings, JobContext, JobHost, Module
+from jetjobs import Cron, Every, HostSettings, JobContext, JobHost, JobPolicy, JobRetention, Module
 from jetjobs._core import names
 from jetjobs._core.models import JobAddress
 from jetjobs._core.schedule_record import ScheduleRecord
@@ -43,8 +43,10 @@ class Scene:
         finally:
             self.live -= 1
 
-    async def host(self, *triggers: Cron | Every, at_once: int = 2, attempts: int = 1) -> FailingBackend:
-        module = Module("m")
+    async def host(
+        self, *triggers: Cron | Every, at_once: int = 2, attempts: int = 1, retention: JobRetention | None = None
+    ) -> FailingBackend:
+        module = Module("m", defaults=JobPolicy(retention=retention))
         module.expose_job("j", self.call, triggers=triggers, max_concurrency=at_once, max_attempts=attempts)
         connection = memory_backend(self.cluster)
         self.links.append(connection)

@@ -100,11 +100,11 @@ class Stage:
         ports = FailingBackend(connection)
         host = JobHost(modules, backend=ports, settings=settings, clock=self.clock)
         made = Hosted(host, ports, connection)
-        await self._driven(host.start())
+        await self.driven(host.start())
         self.hosts.append(made)
         return made
 
-    async def _driven(self, coroutine: Any) -> Any:
+    async def driven(self, coroutine: Any) -> Any:
         """Await something that needs time to pass."""
         task = asyncio.ensure_future(coroutine)
         for _ in range(2000):
@@ -114,7 +114,7 @@ class Stage:
         return await task
 
     async def trigger(self, payload: str, job: str = "job", **options: Any) -> str:
-        run = await self._driven(self.client.get_job("m", job).trigger(payload, **options))
+        run = await self.driven(self.client.get_job("m", job).trigger(payload, **options))
         return run.run_id
 
     async def record(self, run_id: str, job: str = "job") -> RunRecord | None:
@@ -160,7 +160,7 @@ class Stage:
         for gate in self.play.gates.values():
             gate.set()
         for hosted in self.hosts:
-            await self._driven(hosted.host.close())
+            await self.driven(hosted.host.close())
         await self.client.close()
 
 

@@ -50,7 +50,7 @@ class Children:
 
 async def _parent_of(stage: Stage, children: Children) -> Any:
     await stage.serve(children.module)
-    run = await stage._driven(stage.client.get_job("m.parent").trigger())
+    run = await stage.driven(stage.client.get_job("m.parent").trigger())
     return await stage.ended(run.run_id, "parent")
 
 

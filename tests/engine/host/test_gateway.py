@@ -129,6 +129,6 @@ async def test_a_host_that_drains_hears_no_more_and_answers_what_it_heard(stage:
     hanging.release()
     answer = await asyncio.wait_for(heard, 10)
     assert "run_id" in answer
-    await stage._driven(closing)
+    await stage.driven(closing)
     await stage.serve(shop())
     assert (await stage.ended(answer["run_id"], "send")).result == 1

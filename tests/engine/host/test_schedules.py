@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from jetjobs import Cron, Every, JobContext, JobHost, Module
+from jetjobs import Cron, Every, JobContext, JobHost, JobRetention, Module
 from jetjobs._core.headers import trigger_message
 from jetjobs._core.models import RunKey, RunStatus, TriggerInfo
 from jetjobs._core.schedule_record import ScheduleRecord, ScheduleState
@@ -14,6 +14,8 @@ from jetjobs._core.starting import jittered
 from jetjobs._core.timetables import timetable_of
 from jetjobs.testing import memory_backend
 from tests.engine.host.scene import JOB, SETTINGS, Scene
+
+HOUR = 3600.0
 
 
 def _steady(due: list[float], step: float) -> bool:
@@ -178,6 +180,19 @@ async def test_what_is_queued_starts_when_the_run_before_it_ends(scene: Scene):
     first, second = scene.calls[:2]
     assert second[0] == first[0] + 60
     assert second[1] - (first[1] + 70) < 1
+
+
+async def test_what_was_missed_is_kept_as_its_job_says(scene: Scene) -> None:
+    hourly, kept = Every("1h", misfire_grace="1m"), JobRetention(finished="30d")
+    await scene.host(hourly, retention=kept)
+    await scene.stop()
+    await scene.clock.advance(3 * HOUR)
+    await scene.host(hourly, retention=kept)
+    await scene.pass_by(12)
+    await scene.stop()
+    await scene.clock.advance(20 * 24 * HOUR)
+    runs = [run.record.status async for run in scene.ports.runs.scan(JOB)]
+    assert RunStatus.MISSED in runs
 
 
 async def test_what_nobody_could_start_in_time_is_one_record(scene: Scene):

@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pytest
 
-from jetjobs import HostSettings
+from jetjobs import HostSettings, JobContext, JobRetention, Module
 from jetjobs._core.models import Owner, RunKey, RunRecord, RunStatus
 from tests.engine.host.stage import Hosted, Stage
 from tests.support.worlds import MemoryWorld
@@ -130,6 +130,29 @@ async def test_three_reapers_make_one_end(stage: Stage) -> None:
     assert client.record == record
     assert sum(hosted.ports.calls["runs.update"] for hosted in hosts) >= 1
     assert not stage.play.calls
+
+
+async def test_a_reaped_run_is_kept_as_its_own_job_says(memory_stage: Stage) -> None:
+    """Also by a host that has no such job."""
+    stage = memory_stage
+    module, other = Module("m"), Module("other")
+
+    @module.job(timeout="1m", retention=JobRetention(finished="30d"))
+    async def once(ctx: JobContext) -> None: ...
+
+    @other.job(timeout="1m")
+    async def nothing(ctx: JobContext) -> None: ...
+
+    described = await stage.serve(module)
+    await stage.driven(described.host.close())
+    run_id = await orphan(stage, RunStatus.RUNNING)
+    reaping = await stage.serve(other)
+    assert (await stage.ended(run_id, "once")).status is RunStatus.FAILED
+    await stage.driven(reaping.host.close())
+    await stage.world.elapse(20 * 86_400)
+    assert await stage.record(run_id, "once") is not None
+    await stage.world.elapse(20 * 86_400)
+    assert await stage.record(run_id, "once") is None
 
 
 async def test_a_waiting_run_whose_message_is_gone_is_failed(stage: Stage) -> None:
