@@ -9,7 +9,7 @@ from jetjobs._core.lifecycle import Event, begin
 from jetjobs._core.models import RunRecord, RunStatus
 from jetjobs._core.texts import run_error
 from jetjobs._log import get_logger
-from jetjobs.errors import BrokerError, WrongRevision
+from jetjobs.errors import BrokerError, PayloadInvalidError, WrongRevision
 
 if TYPE_CHECKING:
     from jetjobs._core.messages import BadTrigger
@@ -31,14 +31,26 @@ async def reject(engine: Engine, settling: Settling, delivery: Delivery, bad: Ba
         return
     try:
         record = _rejected(engine, bad, bad.key)
-        await engine.backend.runs.create(record, ttl=settling.ttl(record))
-    except WrongRevision:
-        pass  # The id has a record already; this message adds nothing to it.
-    except BrokerError as error:
+        try:
+            await engine.backend.runs.create(record, ttl=settling.ttl(record))
+        except WrongRevision:  # the id has a record already, to which this message may mean more than to this host
+            if await _serves(engine, bad, bad.key):
+                return
+    except (BrokerError, PayloadInvalidError) as error:
         log.warning("run_given_back", run=str(bad.key), error=str(error))
         delivery.nak(BUSY_DELAY)
         return
     delivery.ack()
+
+
+async def _serves(engine: Engine, bad: BadTrigger, key: RunKey) -> bool:
+    """Whether a run that hasn't ended was started by this very message: a host of a newer release can read it.
+
+    Acked, it would free the slot under a live handler, and nothing would start the run again after a crash.
+    """
+    stored = await engine.backend.runs.get(key)
+    owner = None if stored is None or stored.record.status.is_terminal else stored.record.owner
+    return owner is not None and owner.is_message(bad.sequence, bad.stored_at)
 
 
 def _rejected(engine: Engine, bad: BadTrigger, key: RunKey) -> RunRecord:

@@ -5,8 +5,11 @@ from __future__ import annotations
 from datetime import timedelta
 
 import pytest
+from structlog.testing import capture_logs
 
 from jetjobs import HostSettings, JobContext, JobRetention, Module
+from jetjobs._core import names
+from jetjobs._core.messages import Outgoing
 from jetjobs._core.models import Owner, RunKey, RunRecord, RunStatus
 from tests.engine.host.stage import Hosted, Stage
 from tests.support.worlds import MemoryWorld
@@ -238,6 +241,29 @@ async def orphan(stage: Stage, status: RunStatus, **changes: object) -> str:
     await stage.client_ports.runs.create(record.but(**changes) if changes else record)
     assert await stage.client_ports.runs.get(RunKey("m", "once", "orphan")) is not None
     return "orphan"
+
+
+async def test_a_message_only_a_newer_release_can_read_stays_that_of_its_run(stage: Stage) -> None:
+    """It was started by a host of that release: acked by another one, its slot would be free under the handler."""
+    broker, key = stage.client_ports.broker, RunKey("m", "once", "newer")
+    hosted = await stage.host()
+    await stage.client.jobs.pause("m", "once")
+    await stage.when(lambda: any(job.paused for job in hosted.host.health().jobs))
+    subject = names.trigger_subject(broker.project, key)
+    await broker.store(Outgoing(subject, {"Jetjobs-Trigger": '{"kind": "telepathy"}'}), expected=0)
+    message = await broker.last(subject)
+    assert message is not None
+    owner = Owner(message.sequence, message.stored_at, 0, "newer-host")
+    running = RunRecord("newer", "m", "once", RunStatus.RUNNING).but(
+        starts=1, claim="theirs", owner=owner, started_at=broker.now(), heartbeat_at=broker.now()
+    )
+    await stage.client_ports.runs.create(running)
+    with capture_logs() as said:
+        await stage.client.jobs.resume("m", "once")
+        await stage.when(lambda: [entry for entry in said if entry["event"] == "bad_trigger"])
+        await stage.world.rest()
+    assert await broker.last(subject) == message
+    assert await stage.record("newer", "once") == running
 
 
 async def test_a_cancel_rings_at_once(memory_stage: Stage) -> None:
