@@ -61,10 +61,12 @@ class Tasks:
         """Wait until no task runs; False when some still do after `timeout` seconds."""
         if not self._running:
             return True
-        self._idle = asyncio.Event()
+        if self._idle is None or self._idle.is_set():
+            self._idle = asyncio.Event()
+        idle = self._idle  # others may wait for the same moment
         try:
             async with asyncio.timeout(timeout):
-                await self._idle.wait()
+                await idle.wait()
         except TimeoutError:
             return False
         return True
