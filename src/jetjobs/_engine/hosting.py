@@ -212,10 +212,18 @@ class Hosting:
         return next((error for service in services if (error := service.died) is not None), None)
 
     async def close(self) -> bool:
-        """Take nothing more, drain, interrupt, let go; False when a handler still runs."""
+        """Take nothing more, drain, interrupt, let go; False when a handler still runs.
+
+        Whoever has no patience for that cancels it: then the runs in hand are let go at once.
+        """
+        try:
+            await self._stop_taking()
+            return await self._drain()
+        finally:
+            await self._let_go()
+
+    async def _let_go(self) -> None:
         engine = self.engine
-        await self._stop_taking()
-        ended = await self._drain()
         self._watchdog.stop()
         for service in self._services:
             await service.stop()
@@ -228,7 +236,6 @@ class Hosting:
         except BrokerError as error:
             log.debug("presence_not_removed", error=str(error))
         await self._close_states()
-        return ended
 
     async def _close_states(self) -> None:
         """Leave the modules' lifespans. One that waits for what never comes is cancelled after the drain time."""
