@@ -46,8 +46,16 @@ async def hosted(url: str, project: str, *modules: Module, settings: HostSetting
 
 def processes(*, but: tuple[str, ...] = ("nats-server",)) -> set[int]:
     """Processes whose parent this is, zombies too."""
-    found = {int(pid) for task in Path("/proc/self/task").iterdir() for pid in (task / "children").read_text().split()}
-    return {pid for pid in found if not any(word in Path(f"/proc/{pid}/cmdline").read_text() for word in but)}
+    found = {int(pid) for thread in Path("/proc/self/task").iterdir() for pid in _read(thread / "children").split()}
+    return {pid for pid in found if not any(word in _read(Path(f"/proc/{pid}/cmdline")) for word in but)}
+
+
+def _read(file: Path) -> str:
+    """Empty for a thread or process that has ended since it was seen."""
+    try:
+        return file.read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return ""
 
 
 def children() -> set[int]:
