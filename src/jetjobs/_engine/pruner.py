@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from jetjobs._core import names
 from jetjobs._core.retention import ORPHAN_AGE, Doomed, Oldest, RetentionRules, Survey, stub, ttl_left
+from jetjobs._engine.leftovers import anything_there
 from jetjobs._log import get_logger
 from jetjobs.errors import WrongRevision
 
@@ -231,10 +232,7 @@ class _Pass:
         """Whether a message of a run is in the stream, or becomes another one there."""
         broker = self._engine.backend.broker
         trigger = names.trigger_id_pattern(broker.project, run_id)
-        for subject in (trigger, names.schedule_id_pattern(broker.project, run_id), trigger):
-            if await broker.last(subject) is not None:
-                return True
-        return False
+        return await anything_there(broker, trigger, names.schedule_id_pattern(broker.project, run_id))
 
     def _scan(self, job: JobAddress | None) -> AsyncGenerator[Stored]:
         # Both stores' are generators, and one that is left in the middle should end then and there.

@@ -1,8 +1,6 @@
 """Ends the runs whose hosts are gone for good and that nothing will ever redeliver.
 
 Every host reaps; the compare-and-set lets exactly one of them end a run. Runs in hand here are never touched.
-A RETRYING run's message may be on its way from schedule to trigger, so the trigger is read, then the schedule,
-then the trigger again: only a message that exists nowhere is missed by all three.
 """
 
 from __future__ import annotations
@@ -12,6 +10,7 @@ from typing import TYPE_CHECKING
 from jetjobs._core import names
 from jetjobs._core.reaping import ReapingRules, doubt, reap_running, reap_waiting
 from jetjobs._core.retention import record_ttl
+from jetjobs._engine.leftovers import anything_there
 from jetjobs._engine.schedules import Schedules
 from jetjobs._log import get_logger
 from jetjobs.errors import BrokerError, WrongRevision
@@ -108,8 +107,5 @@ class Reaper:
         broker, run = self._engine.backend.broker, record.run_key
         if await self._owner_message_there(record):
             return True  # Its redelivery publishes the retry; a tick's message isn't on the run's own subject.
-        trigger = names.trigger_subject(broker.project, run)
-        for subject in (trigger, names.run_schedules(broker.project, run), trigger):
-            if await broker.last(subject) is not None:
-                return True
-        return False
+        trigger, schedules = names.trigger_subject(broker.project, run), names.run_schedules(broker.project, run)
+        return await anything_there(broker, trigger, schedules)
