@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
 import threading
 import time
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
-from typing import Any
 
 import pytest
 
 import jetjobs
-from jetjobs import JobHost, RunStatus, SyncJobClient
-from jetjobs import client as awaited
-from jetjobs import sync as blocking
-from jetjobs._client import hosts, jobs, runs, scanning
+from jetjobs import JobHost, RunStatus
+from jetjobs._client import scanning
 from jetjobs._client.loop_thread import loop_thread
 from jetjobs.client import CancelOutcome
 from jetjobs.config import HostSettings
@@ -58,42 +54,6 @@ async def client(host: JobHost, nats_url: str, project: str) -> AsyncIterator[Jo
     made = JobClient(nats_url, project=project, timeout=5)
     yield made
     await asyncio.to_thread(made.close)
-
-
-def public(owner: type[Any]) -> dict[str, inspect.Signature | None]:
-    """Names a user may write, with the parameters of those that are called."""
-    return {
-        name: inspect.signature(getattr(owner, name)).replace(return_annotation=None)
-        if callable(getattr(owner, name))
-        else None
-        for name in dir(owner)
-        if not name.startswith("_")
-    }
-
-
-@pytest.mark.parametrize(
-    "twin, original, more",
-    [
-        (blocking.JobClient, awaited.JobClient, set[str]()),
-        (blocking.JobRun, awaited.JobRun, {"of"}),
-        (blocking.RunsView, runs.RunsView, set[str]()),
-        (blocking.JobsView, jobs.JobsView, set[str]()),
-        (blocking.HostsView, hosts.HostsView, set[str]()),
-    ],
-    ids=lambda given: getattr(given, "__name__", ""),
-)
-def test_the_surface_is_the_async_one(twin: type[Any], original: type[Any], more: set[str]):
-    found, wanted = public(twin), public(original)
-    for name in more:
-        del found[name]
-    assert set(found) == set(wanted), "a blocking twin is one line: name = Blocking(Original.name)"
-    for name, signature in wanted.items():
-        mine = found[name]
-        assert (mine and [*mine.parameters]) == (signature and [*signature.parameters]), name
-
-
-def test_it_has_two_names():
-    assert SyncJobClient is JobClient is jetjobs.SyncJobClient
 
 
 async def test_a_run_from_trigger_to_result(client: JobClient, shop: Shop):
