@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import importlib
 import os
 import signal
@@ -21,7 +20,7 @@ from jetjobs._engine.isolation import find_target
 from jetjobs.client import JobClient
 from jetjobs.testing import FailingBackend
 from tests.support import process_jobs
-from tests.support.process_bench import GRACE, MODULES, SETTINGS, Bench, children, hosted, processes, until
+from tests.support.process_bench import GRACE, MODULES, SETTINGS, Bench, children, descriptors, hosted, processes, until
 from tests.support.worlds import NatsWorld
 
 pytestmark = [
@@ -36,11 +35,6 @@ async def bench(nats_url: str, project: str) -> AsyncIterator[Bench]:
     async with hosted(nats_url, project) as made:
         yield made
     await until(lambda: processes() == before)  # a closed host leaves no child and no zombie
-
-
-def descriptors() -> int:
-    gc.collect()
-    return len(list(Path("/proc/self/fd").iterdir()))
 
 
 async def written(path: Path) -> int:
@@ -187,6 +181,17 @@ async def test_fifty_runs_leak_no_descriptor(bench: Bench) -> None:
     await bench.run("pid")
     assert descriptors() <= before
     assert len(children()) == 1
+
+
+async def test_nor_does_a_child_that_is_used_again(bench: Bench) -> None:
+    """Whatever its runs come to; the pid says that it is one child."""
+    pid = (await bench.run("pid")).result
+    first: Any = (await bench.run("descriptors")).result
+    for how in ("skip", "discard", "snooze", "later", "value", "unstorable") * 3:
+        await bench.run("ends", how)
+    await bench.run("echo", bytes(200_000))
+    assert (await bench.run("descriptors")).result == first
+    assert (await bench.run("pid")).result == pid
 
 
 async def test_state_stays_in_the_host(bench: Bench) -> None:

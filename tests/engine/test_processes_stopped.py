@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from jetjobs._core.models import RunStatus
-from tests.support.process_bench import GRACE, Bench, children, hosted, processes, until
+from tests.support.process_bench import GRACE, Bench, children, descriptors, hosted, processes, until
 from tests.support.processes import gone_within
 
 pytestmark = [
@@ -34,7 +34,7 @@ async def written(path: Path) -> int:
 
 async def test_a_timeout_in_c_code_kills(bench: Bench, tmp_path: Path) -> None:
     await bench.run("pid")  # a warm child: the timeout covers no start
-    run = await bench.trigger("counts_in_c", str(tmp_path / "pid"))
+    run = await bench.trigger("counts_in_time", str(tmp_path / "pid"))
     pid = await written(tmp_path / "pid")
     record = await run.wait(10)
     assert record.status is RunStatus.TIMED_OUT
@@ -79,12 +79,23 @@ async def test_a_sigterm_nobody_ordered_stops_nothing(bench: Bench, tmp_path: Pa
     assert (await run.wait(10)).status is RunStatus.CANCELLED
 
 
-async def test_a_handler_that_ignores_sigterm(bench: Bench, tmp_path: Path) -> None:
-    run = await bench.trigger("ignores", str(tmp_path / "pid"))
+@pytest.mark.parametrize("handler", ["counts", "ignores"])
+@pytest.mark.parametrize("order", ["timeout", "cancel", "shutdown"])
+async def test_whatever_it_does_it_is_killed(bench: Bench, tmp_path: Path, handler: str, order: str) -> None:
+    """In a loop in C code, or deaf to SIGTERM and to its interrupt. No zombie, and nothing left open in the host."""
+    await bench.run("pid")  # a warm child: the timeout covers no start
+    before = descriptors()
+    run = await bench.trigger(f"{handler}_in_time" if order == "timeout" else handler, str(tmp_path / "pid"))
     pid = await written(tmp_path / "pid")
-    await run.cancel()
-    assert (await run.wait(10)).status is RunStatus.CANCELLED
-    assert pid not in children()
+    if order == "cancel":
+        await run.cancel()
+    elif order == "shutdown":
+        await bench.host.close()
+    record = await run.wait(10)
+    wanted = {"timeout": RunStatus.TIMED_OUT, "cancel": RunStatus.CANCELLED, "shutdown": RunStatus.FAILED}
+    assert record.status is wanted[order]
+    assert pid not in children(), "a zombie would still be one"
+    assert descriptors() < before, "the link of the child that was warm is closed"
 
 
 @pytest.mark.parametrize("number,name", [(signal.SIGKILL, "9 (SIGKILL)"), (signal.SIGSEGV, "11 (SIGSEGV)")])

@@ -109,6 +109,38 @@ assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
 print(len(client.jobs.list(timeout=2)), len(closed.jobs.list(timeout=2)))
 """
 
+# Servers that replace their processes fork as long as they live: what one fork leaves behind adds up.
+MANY = """
+import os, sys
+from jetjobs.sync import JobClient
+
+client = JobClient(timeout=10)
+other = JobClient(timeout=10)
+
+def descriptors():
+    return len(os.listdir("/proc/self/fd"))
+
+def fork():
+    read, write = os.pipe()
+    pid = os.fork()
+    if not pid:
+        os.close(read)
+        inherited = descriptors()
+        for each in (client, other, JobClient(timeout=10)):
+            each.jobs.list()
+        os.write(write, f"{inherited} {descriptors()}".encode())
+        sys.exit(0)
+    os.close(write)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+    with open(read) as told:
+        return told.read(), descriptors()
+
+client.jobs.list()
+other.jobs.list()
+assert len({fork() for _ in range(12)}) == 1
+assert len(client.jobs.list()) == len(other.jobs.list()) == 1
+"""
+
 # What is bound to a loop of the parent's says so in a child, instead of waiting for it.
 BORROWED = """
 import asyncio, os
@@ -180,6 +212,12 @@ async def test_forks_in_the_middle_of_calls(started: Counter[int], nats_url: str
 async def test_a_child_keeps_no_socket_of_its_parent(started: Counter[int], nats_url: str, project: str):
     done = await asyncio.to_thread(run_program, NOTHING_INHERITED, nats_url, project)
     assert (done.returncode, done.stderr, done.stdout) == (0, "", "0\n1 1\n")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+async def test_many_forks_leave_nothing_behind(started: Counter[int], nats_url: str, project: str):
+    done = await asyncio.to_thread(run_program, MANY, nats_url, project)
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 async def test_a_parents_loop_is_not_waited_for(started: Counter[int], nats_url: str, project: str):

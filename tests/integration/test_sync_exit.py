@@ -111,3 +111,38 @@ except KeyboardInterrupt:
 async def test_ctrl_c_ends_a_wait_and_what_it_waited_for(host: JobHost, nats_url: str, project: str):
     done = await asyncio.to_thread(run_program, INTERRUPTED, nats_url, project)
     assert (done.returncode, done.stderr, done.stdout) == (0, "", "interrupted 0 True\n")
+
+
+# How programs end, each with a connection open and a run that goes on.
+ENDS = {
+    "an error": "raise SystemExit(3)",
+    "an exception": "raise LookupError('the only thing it says')",
+    "a thread that isn't waited for": "threading.Thread(target=run.wait, daemon=True).start()",
+    "a thread that is": "threading.Thread(target=lambda: print('late', len(client.jobs.list()))).start()",
+    "a pool": "pool = ThreadPoolExecutor(4); calls = [pool.submit(client.jobs.list) for _ in range(40)]",
+    "a call at the exit": "atexit.register(lambda: print('at exit', len(client.jobs.list())))",
+    "an iterator in the middle": "watched = client.runs.watch(heartbeat=60); next(watched)",
+    "a client of a function": "(lambda: JobClient().jobs.list())()",
+    "a client that is closed": "client.close()",
+    "a cycle": "client.self = client; del client; del run",
+}
+ENDING = """
+import atexit, threading
+from concurrent.futures import ThreadPoolExecutor
+from jetjobs.sync import JobClient
+client = JobClient()
+run = client.get_job("shop.hold").trigger()
+{end}
+"""
+
+
+@pytest.mark.parametrize("end", ENDS)
+async def test_however_it_ends(host: JobHost, nats_url: str, project: str, end: str):
+    began = time.monotonic()
+    done = await asyncio.to_thread(run_program, ENDING.format(end=ENDS[end]), nats_url, project)
+    assert time.monotonic() - began < 15
+    said = done.stderr.splitlines()
+    assert said[-1:] == (["LookupError: the only thing it says"] if end == "an exception" else [])
+    assert said.count("Traceback (most recent call last):") == len(said[-1:])
+    assert done.returncode == {"an error": 3, "an exception": 1}.get(end, 0)
+    assert done.stdout == {"a thread that is": "late 5\n", "a call at the exit": "at exit 5\n"}.get(end, "")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -61,6 +62,12 @@ def _read(file: Path) -> str:
 def children() -> set[int]:
     """Those in which handlers run."""
     return processes(but=("nats-server", "guard_program"))
+
+
+def descriptors() -> int:
+    """How many this process has open."""
+    gc.collect()
+    return len(list(Path("/proc/self/fd").iterdir()))
 
 
 async def until(there: Callable[[], object], within: float = 15.0) -> Any:
