@@ -141,6 +141,28 @@ assert len({fork() for _ in range(12)}) == 1
 assert len(client.jobs.list()) == len(other.jobs.list()) == 1
 """
 
+# As uWSGI forks: in C, with no word to Python. Such a child leaves in C, too.
+UNTOLD = """
+import ctypes, os, threading
+from jetjobs.sync import JobClient
+
+client = JobClient(timeout=10)
+run = client.get_job("shop.add").trigger(1)
+fork = ctypes.PyDLL(None).fork
+pid = fork()
+if not pid:
+    read = [threading.Thread(target=client.jobs.list) for _ in range(4)]
+    for each in read:
+        each.start()
+    assert client.get_job("shop.add").trigger(2).result(timeout=20) == 2
+    assert run.result(timeout=20) == 1
+    for each in read:
+        each.join()
+    os._exit(0)
+assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+assert client.get_job("shop.add").trigger(3, timeout=2).result(timeout=20) == 3
+"""
+
 # What is bound to a loop of the parent's says so in a child, instead of waiting for it.
 BORROWED = """
 import asyncio, os
@@ -218,6 +240,13 @@ async def test_a_child_keeps_no_socket_of_its_parent(started: Counter[int], nats
 async def test_many_forks_leave_nothing_behind(started: Counter[int], nats_url: str, project: str):
     done = await asyncio.to_thread(run_program, MANY, nats_url, project)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="calls the C library's fork")
+async def test_a_fork_that_python_is_not_told_of(started: Counter[int], nats_url: str, project: str):
+    done = await asyncio.to_thread(run_program, UNTOLD, nats_url, project, within=40)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert started == {1: 1, 2: 1, 3: 1}
 
 
 async def test_a_parents_loop_is_not_waited_for(started: Counter[int], nats_url: str, project: str):

@@ -4,7 +4,8 @@ It starts with the first call and ends with the interpreter. Two things make it 
 
 A fork. The child has the parent's loop and sockets, and no thread to serve them. They are cut off at once: the
 child's copies of the descriptors come to lead nowhere, so that nothing the child does or frees can reach the parent's
-connection, nor the epoll instance they share. The child's first call starts a thread of its own.
+connection, nor the epoll instance they share. The child's first call starts a thread of its own. A server written in C
+may fork without telling Python (uWSGI does unless it is asked to): then that first call notices it.
 
 The exit. Connections are closed and what still runs is cancelled before the interpreter takes its modules apart. Who
 still waits then is a daemon thread, about to end without being asked: it is told nothing.
@@ -129,6 +130,7 @@ class LoopThread:
 
     def abandon(self, closable: Closable) -> None:
         """Have something closed that nobody uses any more; from any thread, and harmless in a child."""
+        _process.notice_fork()
         if not (self._inherited or self.ending):
             with suppress(RuntimeError):  # closed between the two lines
                 asyncio.run_coroutine_threadsafe(self.close(closable), self.loop)
@@ -171,11 +173,20 @@ class _Process:
     """What this process has of it."""
 
     def __init__(self) -> None:
+        self.process_id = os.getpid()
+        self.noticing = threading.Lock()
         self.lock = threading.Lock()
         self.thread: LoopThread | None = None
         self.over = False
         # A loop that was never closed complains when it is freed.
         self.inherited: list[LoopThread] = []
+
+    def notice_fork(self) -> None:
+        """Do what the hook would have done, if Python wasn't told of the fork."""
+        if self.process_id != os.getpid():
+            with self.noticing:
+                if self.process_id != os.getpid():
+                    self.forked()
 
     def forked(self) -> None:
         self.lock = threading.Lock()  # another thread of the parent may have held it
@@ -183,8 +194,10 @@ class _Process:
         if thread is not None:
             self.inherited.append(thread)
             thread.cut_off()
+        self.process_id = os.getpid()
 
     def end(self) -> None:
+        self.notice_fork()
         with self.lock:
             self.over = True
         if self.thread is not None:
@@ -204,6 +217,7 @@ def loop_thread() -> LoopThread:
     Raises:
         ClientError: the process is ending.
     """
+    _process.notice_fork()
     found = _process.thread
     if found is not None and not found.ending:
         return found
