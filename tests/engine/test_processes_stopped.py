@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from jetjobs._core.models import RunStatus
+from jetjobs._engine import children as children_of_hosts
 from tests.support.process_bench import GRACE, Bench, children, descriptors, hosted, processes, until
 from tests.support.processes import gone_within
 
@@ -96,6 +97,27 @@ async def test_whatever_it_does_it_is_killed(bench: Bench, tmp_path: Path, handl
     assert record.status is wanted[order]
     assert pid not in children(), "a zombie would still be one"
     assert descriptors() < before, "the link of the child that was warm is closed"
+
+
+async def test_what_it_started_is_killed_with_it(bench: Bench, tmp_path: Path) -> None:
+    run = await bench.trigger("starts_a_program", str(tmp_path / "pid"))
+    await written(tmp_path / "pid")
+    program = await written(tmp_path / "pid.program")
+    await run.cancel()
+    assert (await run.wait(10)).status is RunStatus.CANCELLED
+    assert gone_within(program, 1)
+
+
+async def test_of_many_idle_children_some_stay(bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(children_of_hosts, "KEPT_IDLE", 2)
+    runs = [await bench.trigger("looks", str(tmp_path / str(number))) for number in range(4)]
+    pids = {await written(tmp_path / str(number)) for number in range(4)}
+    assert len(pids) == 4
+    for run in runs:
+        await run.cancel()
+        assert (await run.wait(10)).status is RunStatus.CANCELLED
+    await until(lambda: len(children()) == 2)
+    assert children() < pids
 
 
 @pytest.mark.parametrize("number,name", [(signal.SIGKILL, "9 (SIGKILL)"), (signal.SIGSEGV, "11 (SIGSEGV)")])

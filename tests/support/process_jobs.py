@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import sys
 import time
 from collections.abc import AsyncGenerator
@@ -134,7 +135,14 @@ def ignores(ctx: JobContext, started: str) -> None:
             time.sleep(60)
 
 
-for stubborn in (counts, ignores):
+def starts_a_program(ctx: JobContext, started: str) -> None:
+    """One that would outlive its handler by minutes."""
+    with subprocess.Popen(["sleep", "300"]) as program:
+        Path(f"{started}.program").write_text(str(program.pid))
+        ignores(ctx, started)
+
+
+for stubborn in (counts, ignores, starts_a_program):
     jobs.expose_job(stubborn.__name__, stubborn)
     jobs.expose_job(f"{stubborn.__name__}_in_time", stubborn, timeout="400ms")
 
