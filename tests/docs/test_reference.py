@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
-from argparse import ArgumentParser
+from argparse import SUPPRESS, ArgumentParser
 from collections.abc import Iterator
 from dataclasses import fields
 from datetime import timedelta
@@ -88,6 +88,15 @@ def test_commands():
     ]
     nouns = {"runs", "jobs", "hosts"}
     assert sorted(" ".join(words[: 2 if words[0] in nouns else 1]) for words in found) == sorted(commands())
+
+
+def test_options():
+    """Each is told of, and each that is told of exists."""
+    pages = [(REFERENCE / name).read_text(encoding="utf-8") for name in ("cli.md", "settings.md")]
+    told = set(re.findall(r"(?<![\w-])--[a-z][a-z-]*", re.sub(r"```.*?```", "", " ".join(pages), flags=re.DOTALL)))
+    actions = [action for _, leaf in _leaves(parser(), "") for action in leaf._actions if action.help != SUPPRESS]
+    taken = {name for action in actions for name in action.option_strings if name.startswith("--")}
+    assert told - {"--help"} == taken - {"--help"}
 
 
 def test_errors_are_one_tree():
