@@ -49,14 +49,21 @@ async def test_a_timeout_in_c_code_kills(bench: Bench, tmp_path: Path) -> None:
     assert 0.4 + 2 * GRACE <= took < 4
 
 
-async def test_cancel_is_heard_at_once(bench: Bench, tmp_path: Path) -> None:
-    run = await bench.trigger("looks", str(tmp_path / "pid"))
+@pytest.mark.parametrize("order", ["timeout", "cancel", "shutdown"])
+async def test_an_order_is_heard_at_once(bench: Bench, tmp_path: Path, order: str) -> None:
+    await bench.run("pid")  # a warm child: the timeout covers no start
+    run = await bench.trigger("looks_in_time" if order == "timeout" else "looks", str(tmp_path / "pid"))
     pid = await written(tmp_path / "pid")
-    await run.cancel()
+    if order == "cancel":
+        await run.cancel()
+    elif order == "shutdown":
+        await bench.host.close()
     record = await run.wait(10)
-    assert record.status is RunStatus.CANCELLED
-    assert record.logs[-1].fields == {"reason": "cancel"}
-    assert (await bench.run("pid")).result == pid, "it went by itself: its process is as good as new"
+    wanted = {"timeout": RunStatus.TIMED_OUT, "cancel": RunStatus.CANCELLED, "shutdown": RunStatus.FAILED}
+    assert record.status is wanted[order]
+    assert record.logs[-1].fields == {"reason": order}
+    if order != "shutdown":
+        assert (await bench.run("pid")).result == pid, "it went by itself: its process is as good as new"
 
 
 async def test_sigterm_lets_a_handler_clean_up(bench: Bench, tmp_path: Path) -> None:

@@ -142,12 +142,6 @@ def starts_a_program(ctx: JobContext, started: str) -> None:
         ignores(ctx, started)
 
 
-for stubborn in (counts, ignores, starts_a_program):
-    jobs.expose_job(stubborn.__name__, stubborn)
-    jobs.expose_job(f"{stubborn.__name__}_in_time", stubborn, timeout="400ms")
-
-
-@jobs.job
 def looks(ctx: JobContext, started: str) -> str:
     mark(started)
     while not ctx.cancelled:
@@ -155,6 +149,11 @@ def looks(ctx: JobContext, started: str) -> str:
     ctx.log("saw it", reason=ctx.cancel_reason)
     ctx.raise_if_cancelled()
     return "unreached"
+
+
+for handler in (counts, ignores, starts_a_program, looks):
+    jobs.expose_job(handler.__name__, handler)
+    jobs.expose_job(f"{handler.__name__}_in_time", handler, timeout="400ms")
 
 
 @jobs.job
