@@ -17,6 +17,9 @@ from jetjobs._core.models import (
 )
 from jetjobs.client import JobClient
 from jetjobs.errors import (
+    AnswerUnknown,
+    BrokerError,
+    BrokerUnavailable,
     ClientError,
     ConfigError,
     InvalidNameError,
@@ -24,6 +27,7 @@ from jetjobs.errors import (
     PayloadTooLargeError,
     PermissionMissing,
     RunNotFound,
+    TriggerUnconfirmed,
     UnknownJobError,
 )
 from jetjobs.testing import memory_backend
@@ -213,6 +217,27 @@ class TestTheClientItself:
             with pytest.raises(ClientError, match="closed"):
                 async with asyncio.timeout(3):
                     await call()
+
+    @pytest.mark.parametrize(
+        "port,error,told",
+        [
+            ("broker.store", AnswerUnknown("lost"), TriggerUnconfirmed),
+            ("broker.store", BrokerUnavailable("away"), BrokerUnavailable),
+            ("runs.get", BrokerUnavailable("away"), BrokerUnavailable),
+        ],
+    )
+    async def test_a_call_under_way_asks_no_more(
+        self, world: World, port: str, error: BrokerError, told: type[Exception]
+    ):
+        """Else whoever waits for it, a thread of a pool perhaps, would do so until the call's timeout."""
+        failure = world.mine.fail(port, times=None, error=error)
+        call = asyncio.create_task(world.client.get_job("billing", "send").trigger(1, idempotency_key="k", timeout=60))
+        async with asyncio.timeout(10):
+            while failure.hits < 2:  # noqa: ASYNC110 - the port's own count
+                await asyncio.sleep(0.01)
+            await world.client.close()
+            with pytest.raises(told):
+                await call
 
     async def test_it_connects_again_after_it_was_closed(self, world: World):
         client = world.another()

@@ -21,23 +21,33 @@ _ASK = 1.0  # a cluster without a leader doesn't answer, and the next one may be
 Stands = Callable[[], Awaitable[bool]]
 
 
+class Life:
+    """Whether a scope is still of use; runs outlive the client they came from."""
+
+    __slots__ = ("over",)
+
+    def __init__(self) -> None:
+        self.over = False
+
+
 class Deadline:
     """The end of a call, on the monotonic clock.
 
     `stands` asks whether the project's stream is there although nobody takes what is sent: then it is choosing a
-    leader, which is worth the whole time.
+    leader, which is worth the whole time. With the `life` of its scope no call asks again once that is over.
     """
 
-    __slots__ = ("_ends", "seconds", "stands")
+    __slots__ = ("_ends", "life", "seconds", "stands")
 
-    def __init__(self, seconds: float, stands: Stands | None = None) -> None:
+    def __init__(self, seconds: float, stands: Stands | None = None, life: Life | None = None) -> None:
         self.seconds = seconds
         self.stands = stands
+        self.life = life
         self._ends = time.monotonic() + seconds
 
     def within(self, seconds: float) -> Deadline:
         """A deadline for a part of the call."""
-        return Deadline(min(seconds, self.left), self.stands)
+        return Deadline(min(seconds, self.left), self.stands, self.life)
 
     def renew(self) -> None:
         """Let the whole time begin again, for everybody who holds this deadline."""
@@ -55,8 +65,8 @@ class Deadline:
 
     @property
     def passed(self) -> bool:
-        """Whether the time is up."""
-        return time.monotonic() >= self._ends
+        """Whether the time is up, or nobody is there any more to be asked."""
+        return time.monotonic() >= self._ends or (self.life is not None and self.life.over)
 
 
 class Pauses:
@@ -77,10 +87,9 @@ class Pauses:
         """
         if isinstance(after, ProjectNotPrepared) and not await self._worth_waiting():
             return False
-        left = self._deadline.left
-        if left <= 0:
+        if self._deadline.passed:
             return False
-        await asyncio.sleep(min(self._next, left))
+        await asyncio.sleep(min(self._next, self._deadline.left))
         self._next = min(self._next * 2, _LONGEST_PAUSE)
         return not self._deadline.passed
 

@@ -128,7 +128,7 @@ class JobLookup:
 
     async def _hosted_jobs(self, deadline: Deadline) -> frozenset[JobAddress] | None:
         try:
-            hosts = await read(self._catalog.hosts, Deadline(deadline.left / 4), "listing hosts")
+            hosts = await read(self._catalog.hosts, Deadline(deadline.left / 4, life=deadline.life), "listing hosts")
         except BrokerError:  # no right to look, or nobody answers: no reason not to try to store
             return None
         self._kept = kept_by(hosts)
@@ -136,7 +136,9 @@ class JobLookup:
 
     async def _paused_jobs(self, deadline: Deadline) -> frozenset[JobAddress]:
         try:
-            stored = await read(self._catalog.controls, Deadline(deadline.left / 4), "looking for paused jobs")
+            stored = await read(
+                self._catalog.controls, Deadline(deadline.left / 4, life=deadline.life), "looking for paused jobs"
+            )
         except BrokerError:
             return frozenset()
         return frozenset(each.control.address for each in stored if each.control.paused)

@@ -6,7 +6,7 @@ import asyncio
 from dataclasses import dataclass, field
 
 from jetjobs._client.broker_time import BrokerTime
-from jetjobs._client.calls import Deadline
+from jetjobs._client.calls import Deadline, Life
 from jetjobs._client.lookup import JobLookup
 from jetjobs._core.durations import DurationLike, duration
 from jetjobs._ports import Backend
@@ -26,15 +26,6 @@ def _running_loop() -> asyncio.AbstractEventLoop | None:
         return asyncio.get_running_loop()
     except RuntimeError:
         return None
-
-
-class Life:
-    """Whether a scope is still of use; runs outlive the client they came from."""
-
-    __slots__ = ("over",)
-
-    def __init__(self) -> None:
-        self.over = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +53,7 @@ class Scope:
     def within(self, some: float) -> Deadline:
         """The end of a call that begins now and may take so many seconds."""
         self.check_open()
-        return Deadline(some, self._stands)
+        return Deadline(some, self._stands, self.life)
 
     def check_open(self) -> None:
         """Refuse what nobody could answer.
