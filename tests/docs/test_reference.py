@@ -5,15 +5,16 @@ from __future__ import annotations
 import inspect
 import re
 from argparse import SUPPRESS, ArgumentParser
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import fields
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import pytest
 
-from jetjobs import JobPolicy, errors
+from jetjobs import Backoff, Every, JobPolicy, errors
 from jetjobs._core.connect_options import FILE_KEYS, VARIABLES
 from jetjobs._core.durations import format_duration
 from jetjobs._core.models import RunStatus
@@ -74,6 +75,22 @@ def test_connection():
 def test_policies():
     names = [field.name for field in fields(JobPolicy)]
     assert [row[0] for row in rows(ROOT / "docs" / "how-to" / "write-jobs.md", "policy")] == names
+
+
+@pytest.mark.parametrize(
+    "page,table,made",
+    [("write-jobs", "policy", JobPolicy), ("schedules", "occurrences", partial(Every, "20s"))],
+    ids=["policy", "occurrences"],
+)
+def test_defaults(page: str, table: str, made: Callable[..., Any]):
+    """What the table says is given explicitly: it is the same."""
+    default = made()
+    for names, shown, *_ in rows(ROOT / "docs" / "how-to" / f"{page}.md", table):
+        for name in re.findall(r"\w+", names):
+            if shown in {"none", "the host's"} or name == "expires_in":
+                assert getattr(default, name) is None, name
+            else:
+                assert made(**{name: eval(shown, {"Backoff": Backoff})}) == default, name
 
 
 def test_exit_codes():
