@@ -235,6 +235,7 @@ class JobHost:
         """Serve until SIGTERM or SIGINT, drain, and return the exit code: 0, or 130 after Ctrl-C.
 
         A second signal ends the process at once. The only place that touches signals; they are as before afterwards.
+        A closed terminal (SIGHUP) is taken as SIGTERM where it would end the process, and is never the second signal.
         Answers probes at `settings.probes`. `loop_factory` makes another event loop, as `uvloop.new_event_loop` does.
 
         Raises:

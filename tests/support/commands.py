@@ -92,11 +92,11 @@ class Terminal:
 class Running:
     """A command that goes on, and what it has said so far on stdout and stderr."""
 
-    def __init__(self, args: Sequence[str], terminal: Terminal) -> None:
+    def __init__(self, args: Sequence[str], terminal: Terminal, *, before: Sequence[str] = ()) -> None:
         self._said = ""
         self._changed = threading.Condition()
         self._process = subprocess.Popen(
-            command(args),
+            [*before, *command(args)],
             cwd=terminal.folder,
             env=terminal.env,
             stdin=subprocess.DEVNULL,

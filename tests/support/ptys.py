@@ -47,10 +47,16 @@ class Pty:
             pass
         return self.process.wait(max(0.1, deadline - time.monotonic()))
 
+    def hang_up(self) -> None:
+        """Close the terminal, as its window's owner does."""
+        os.close(self._master)
+        self._master = -1
+
     def close(self) -> None:
         self.process.kill()
         self.process.wait()
-        os.close(self._master)
+        if self._master >= 0:
+            os.close(self._master)
 
     def _read(self, within: float) -> bool:
         if not select.select([self._master], [], [], max(0.0, within))[0]:

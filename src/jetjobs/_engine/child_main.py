@@ -57,10 +57,20 @@ _MAIN_HERE = "__mp_main__"
 def main(link: int, lifeline: int) -> None:
     """Serve calls until the host closes the link."""
     _die_with_host(lifeline)
-    # Ctrl-C is the host's to hear: it drains. A function and not SIG_IGN, which the handler's own children would keep.
-    signal.signal(signal.SIGINT, _hear_nothing)
+    _leave_to_host("SIGINT", "SIGHUP")
     mark_child()
     Serving(_opened(link)).serve()
+
+
+def _leave_to_host(*names: str) -> None:
+    """Ctrl-C and a closed terminal are the host's to hear: it drains.
+
+    By a function and not SIG_IGN, which the handler's own children would keep; where `nohup` has set that it stays.
+    """
+    for name in names:
+        number = getattr(signal, name, None)  # Windows has no SIGHUP
+        if number is not None and signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, _hear_nothing)
 
 
 def _hear_nothing(*_: object) -> None:

@@ -20,7 +20,7 @@ _MOST = 1 << 16
 
 def main() -> None:
     """Serve until the host is gone, and then let none of its children run on."""
-    for number in (signal.SIGINT, signal.SIGTERM):
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)  # they are for the host, which drains
     until: dict[int, float] = {}
     watches: dict[int, int] = {}

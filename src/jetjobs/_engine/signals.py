@@ -1,4 +1,4 @@
-"""SIGTERM and SIGINT while a host runs a process of its own. Nothing else in jetjobs touches signals."""
+"""SIGTERM, SIGINT and SIGHUP while a host runs a process of its own. Nothing else in jetjobs touches signals."""
 
 from __future__ import annotations
 
@@ -32,22 +32,33 @@ def _hear_nothing(*_: object) -> None:
     """A function and not SIG_IGN, which programs that the child executes would keep."""
 
 
-class StopSignals:
-    """Owns both signals from `with` to its end, and puts back what was there before.
+def hang_ups() -> tuple[int, ...]:
+    """SIGHUP, where it would end the process: not under `nohup`, nor where the program has a use of its own for it."""
+    number = getattr(signal, "SIGHUP", None)  # not on Windows
+    return (number,) if number is not None and signal.getsignal(number) is signal.SIG_DFL else ()
 
-    The first signal resolves `stop()` with the exit code, the second ends the process at once.
+
+class StopSignals:
+    """Owns these signals from `with` to its end, and puts back what was there before.
+
+    The first signal resolves `stop()` with the exit code, the second ends the process at once. A hang-up is a first
+    one and never a second: of one closed terminal a process hears from the shell and from the kernel, and a service
+    manager adds SIGTERM.
 
     Plain handlers instead of the loop's: they run even while a handler blocks the loop, on loops that have none
     (Windows), and before there is a loop.
 
-    A forked child isn't deaf to SIGTERM: `multiprocessing` ends the workers of a pool by it, and waits. Ctrl-C, which a
-    terminal sends to all of them, is the host's alone to hear: it drains, and its runs need their children.
+    A forked child isn't deaf to SIGTERM: `multiprocessing` ends the workers of a pool by it, and waits. Ctrl-C and a
+    hang-up, which a terminal sends to all of them, are the host's alone to hear: it drains, and its runs need their
+    children.
     """
 
     def __init__(self) -> None:
         self._before: dict[int, Any] = {}
         self._keep_from_children: Callable[[], None] | None = None
+        self._hang_ups: tuple[int, ...] = ()
         self._heard: int | None = None
+        self._asked = False
         self._stop: asyncio.Future[int] | None = None
 
     def __enter__(self) -> Self:
@@ -61,7 +72,8 @@ class StopSignals:
                 "run() blocks and has an event loop of its own, and on this thread one is running already; there write "
                 "`async with JobHost(…) as host: await host.wait_closed()`"
             )
-        for number in (signal.SIGINT, signal.SIGTERM):
+        self._hang_ups = hang_ups()
+        for number in (signal.SIGINT, signal.SIGTERM, *self._hang_ups):
             self._before[number] = signal.signal(number, self._on_signal)
         self._keep_from_children = in_child(self._in_child)
         return self
@@ -75,7 +87,8 @@ class StopSignals:
 
     def _in_child(self) -> None:
         self._put_back()
-        signal.signal(signal.SIGINT, _hear_nothing)
+        for number in (signal.SIGINT, *self._hang_ups):
+            signal.signal(number, _hear_nothing)
 
     def _put_back(self) -> None:
         for number, handler in self._before.items():
@@ -90,8 +103,12 @@ class StopSignals:
         return self._stop
 
     def _on_signal(self, number: int, _frame: object) -> None:
+        if number not in self._hang_ups:
+            if self._asked:
+                os._exit(128 + number)
+            self._asked = True
         if self._heard is not None:
-            os._exit(128 + number)
+            return
         self._heard = number
         if self._stop is not None:
             with suppress(RuntimeError):  # the loop is closed: the process is ending anyway

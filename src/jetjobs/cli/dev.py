@@ -24,6 +24,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from jetjobs._core.connect_options import VARIABLES
+from jetjobs._engine.signals import hang_ups
 from jetjobs.cli.failures import ExitCode
 from jetjobs.cli.logs import configure_logs
 from jetjobs.cli.options import Parser, add_project, data_folder
@@ -101,16 +102,25 @@ def environment(url: str, project: str) -> dict[str, str]:
 
 
 class Interrupts:
-    """Counts the signals that ask for the end. Its handlers do nothing else, so none hits a bad moment."""
+    """Counts the signals that ask for the end. Its handlers do nothing else, so none hits a bad moment.
+
+    A closed terminal asks for it too, once: as for `run`, its hang-up is never the second signal.
+    """
 
     def __init__(self) -> None:
         self.heard: list[int] = []
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, lambda number, _frame: self.heard.append(number))
+        for number in hang_ups():
+            signal.signal(number, self._hung_up)
+
+    def _hung_up(self, number: int, _frame: object) -> None:
+        if not self.heard:
+            self.heard.append(number)
 
     @property
     def exit_code(self) -> int:
-        """130 after Ctrl-C, 0 after SIGTERM, as `run` does it."""
+        """130 after Ctrl-C, 0 after SIGTERM and a hang-up, as `run` does it."""
         return ExitCode.INTERRUPTED if signal.SIGINT in self.heard else ExitCode.OK
 
 
@@ -228,4 +238,5 @@ def _named(files: Sequence[str]) -> str:
 
 
 def _say(text: str) -> None:
-    print(f"jetjobs dev: {text}", file=sys.stderr, flush=True)
+    with suppress(OSError):  # a closed terminal: the drain goes on without being told of
+        print(f"jetjobs dev: {text}", file=sys.stderr, flush=True)
