@@ -259,3 +259,25 @@ class TestRenewal:
         await new.renew()
         new.ack()
         await new.renew()
+
+
+class TestGivenUp:
+    async def test_what_waits_or_is_in_flight_is_not(self, broker: Broker, taken: Takings):
+        await consume(broker, taken, limit=10, allow=1)
+        first, second = await store(broker, b"a", b"b")
+        (delivery,) = await taken.reach(1)
+        assert delivery.message.sequence == first
+        await broker.mend_consumer(SEND)  # nobody edited it
+        assert [await broker.given_up(SEND, sequence) for sequence in (first, second)] == [False, False]
+
+    async def test_a_redelivery_still_to_come_is_not(self, broker: Broker, world: World, taken: Takings):
+        await consume(broker, taken, limit=10, allow=1)
+        (sequence,) = await store(broker, b"a")
+        await taken.reach(1)
+        await world.elapse(ACK_WAIT.total_seconds() * 1.5)
+        assert not await broker.given_up(SEND, sequence)
+
+    async def test_without_a_consumer_everything_is_before_it(self, broker: Broker):
+        (sequence,) = await store(broker, b"a")
+        await broker.mend_consumer(SEND)
+        assert not await broker.given_up(SEND, sequence)

@@ -76,6 +76,11 @@ class Controls:
             self._rung.add(address)
             self.wake()
 
+    async def mend(self) -> None:
+        """Put right what somebody edited at the consumers by hand."""
+        broker = self._engine.backend.broker
+        await in_batches(broker.mend_consumer(address) for address in self._declared)
+
     async def one_pass(self) -> None:
         """Read the orders, and bring in line what they concern."""
         rung, self._rung = self._rung, set()

@@ -129,7 +129,8 @@ class Hosting:
         controls = Service("controls", self._controls.one_pass, self._controls.interval, clock=clock)
         self._controls.wake = controls.wake
         again = Service("descriptions", self._describe_again, self._describing.interval, clock=clock)
-        loops += [controls, again]
+        consumers = Service("consumers", self._controls.mend, upkeep, clock=clock)
+        loops += [controls, again, consumers]
         if self._reconciler is not None:
             loops.append(Service("schedules", self._reconciler.one_pass, PASS_EVERY, clock=clock, at_once=True))
         return loops

@@ -87,8 +87,10 @@ class Reaper:
         record, broker = stored.record, self._engine.backend.broker
         match doubt(record, self._rules, broker.now()):
             case "owner":
-                there = await self._owner_message_there(record)
                 owner = record.owner
+                there = await self._owner_message_there(record)
+                if there and owner is not None:
+                    there = not await broker.given_up(record.run_key.address, owner.sequence)
                 holds = owner is not None and await broker.ask_owner(owner.host_id, record.run_key, record.claim)
                 return reap_running(record, broker.now(), owner_message_there=there, owner_holds=holds)
             case "retry":

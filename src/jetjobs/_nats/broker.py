@@ -25,6 +25,7 @@ from jetjobs._nats.delivery import ACK_PREFIX, consumer_at
 from jetjobs._nats.faults import NotFound
 from jetjobs._nats.inbound import Inbound
 from jetjobs._nats.link import Link
+from jetjobs._nats.mending import given_up, mend_consumer
 from jetjobs._nats.operator_signals import OperatorSignals
 from jetjobs._nats.pages import read_messages
 from jetjobs._nats.provision import Provisioner, ProvisionSettings, wanted_streams
@@ -137,6 +138,14 @@ class NatsBroker:
         """Create the job's durable consumer; with `update`, bring what differs in place up to date."""
         self._standings[job] = Standing(max_concurrency, paused)
         await self._provisioner.ensure_consumer(job, max_concurrency, paused=paused, update=update)
+
+    async def mend_consumer(self, job: JobAddress) -> None:
+        """Put right what somebody edited at the job's consumer that is never to be other than it is."""
+        await mend_consumer(self._link.api, self._stream, names.consumer(job))
+
+    async def given_up(self, job: JobAddress, sequence: int) -> bool:
+        """Whether the job's consumer will never again deliver a message that is stored and was delivered."""
+        return await given_up(self._link.api, self._stream, names.consumer(job), sequence)
 
     async def consume(self, job: JobAddress, on_delivery: OnDelivery) -> Share:
         """Begin to take deliveries of a job, none before `allow`."""

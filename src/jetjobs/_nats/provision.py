@@ -21,6 +21,7 @@ from jetjobs._core.policy import ACK_WAIT, MAX_AGE
 from jetjobs._log import get_logger
 from jetjobs._nats.faults import CONSUMER_EXISTS, STREAM_EXISTS, Mismatch, NotFound, Refused
 from jetjobs._nats.link import Link
+from jetjobs._nats.mending import edited
 from jetjobs._nats.pausing import FOR_GOOD, switch_consumer
 from jetjobs.errors import AnswerUnknown, BrokerUnavailable, StreamMismatch
 
@@ -296,7 +297,7 @@ class Provisioner:
                 f"consumer {config['name']} of {self._stream} takes {sorted(filters)}, jetjobs needs "
                 f"{sorted(config['filter_subjects'])}: remove it, it will be made again"
             )
-        changed = {"ack_wait": config["ack_wait"], "max_ack_pending": config["max_ack_pending"], "max_deliver": -1}
+        changed = {"ack_wait": config["ack_wait"], "max_ack_pending": config["max_ack_pending"], **edited(existing)}
         kept = {key: value for key, value in existing.get("metadata", {}).items() if not key.startswith("_nats.")}
         return await self._put_consumer({**existing, **changed, "metadata": {**kept, **config["metadata"]}}, "update")
 

@@ -77,6 +77,18 @@ class Broker(Protocol):
         """
         ...
 
+    async def mend_consumer(self, job: JobAddress) -> None:
+        """Put right what somebody edited at the job's consumer that is never to be other than it is."""
+        ...
+
+    async def given_up(self, job: JobAddress, sequence: int) -> bool:
+        """Whether the job's consumer will never again deliver a message that is stored and was delivered.
+
+        The broker gives up what used up its deliveries, which only an edited consumer limits. False while that isn't
+        certain.
+        """
+        ...
+
     async def consume(self, job: JobAddress, on_delivery: OnDelivery) -> Consumption:
         """Begin to take deliveries of a job, none before `allow`.
 

@@ -68,6 +68,16 @@ class MemoryBroker:
         project = self.link.project
         await self.link.call(lambda: project.ensure_consumer(job, max_concurrency, paused=paused, update=update))
 
+    async def mend_consumer(self, job: JobAddress) -> None:
+        """Nobody edits a consumer here."""
+        project = self.link.project
+        await self.link.call(lambda: project.will_deliver(job, 0))
+
+    async def given_up(self, job: JobAddress, sequence: int) -> bool:
+        """Whether it was delivered and is in nobody's hand, which no consumer here lets happen."""
+        project = self.link.project
+        return await self.link.call(lambda: not project.will_deliver(job, sequence))
+
     async def consume(self, job: JobAddress, on_delivery: OnDelivery) -> MemoryConsumption:
         """Begin to take deliveries of a job, none before `allow`."""
         before = self._consumptions.get(job)

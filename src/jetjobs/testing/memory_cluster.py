@@ -157,6 +157,11 @@ class MemoryProject:
             found.max_ack_pending, found.paused = max_ack_pending, paused
             found.serve()
 
+    def will_deliver(self, job: JobAddress, sequence: int) -> bool:
+        """Whether a message has a delivery before it; one without a consumer waits for that."""
+        found = self._consumers.get(job)
+        return found is None or found.will_deliver(sequence)
+
     def serve(self) -> None:
         """Hand out what waits for somebody to pull."""
         for consumer in self._consumers.values():

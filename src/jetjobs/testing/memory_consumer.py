@@ -60,6 +60,10 @@ class MemoryConsumer:
         """How many slots are taken, redeliveries still to come included."""
         return len(self._pending)
 
+    def will_deliver(self, sequence: int) -> bool:
+        """Whether the message has its delivery before it, or a delivery that isn't acked."""
+        return sequence in self._pending or sequence in self._fresh
+
     def restart(self) -> None:
         """Forget every delivery made, as a consumer that was deleted and created again does."""
         for timer in self._pending.values():
