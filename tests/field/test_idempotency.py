@@ -76,7 +76,6 @@ async def until_status(run: JobRun[Any], status: RunStatus) -> None:
             await asyncio.sleep(0.02)
 
 
-@pytest.mark.long
 class Caller:
     """A process that triggers when it is told to."""
 
@@ -141,6 +140,7 @@ async def test_b31_one_key_from_processes_before_in_and_after_its_run(field: Fie
 
 
 @pytest.mark.faults
+@pytest.mark.long
 async def test_b31_b33_one_key_from_twenty_processes_at_once(field: Field, shop: Shop):
     """One run, one start; every process gets its result."""
     await field.host(shop.module)
