@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -104,3 +105,21 @@ async def test_b105_many_queued_are_cancelled_at_once(field: Field, shop: Shop):
     assert told[CancelOutcome.CANCELLED.name] >= 290
     await field.retired("shop.slow", 30)
     assert len(shop.starts) <= 300 - told[CancelOutcome.CANCELLED.name]
+
+
+async def test_b106_an_iterable_that_breaks_while_many_are_triggered(field: Field, shop: Shop):
+    """The caller's own error comes out as it is, when what was sent has been seen to: each of those runs, once."""
+    given: list[int] = []
+
+    def requests() -> Iterator[TriggerRequest]:
+        for number in range(2500):
+            given.append(number)
+            yield TriggerRequest("shop.quick", number)
+        raise LookupError("mine")
+
+    with pytest.raises(LookupError, match="mine"):
+        await field.client.trigger_many(requests())
+    assert len(given) == 2500
+    await field.retired("shop.quick", 30)
+    assert 0 < len(shop.starts) <= len(given)
+    assert set(shop.starts.values()) == {1}

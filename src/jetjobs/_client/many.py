@@ -82,20 +82,37 @@ async def trigger_many(
 ) -> list[JobRun[Any] | TriggerError]:
     """One run or error for each request, in their order.
 
-    It ends once nothing was confirmed for as long as `patience` is: what is left then is not sent.
+    It ends once nothing was confirmed for as long as `patience` is: what is left then is not sent. What the caller's
+    iterable raises is raised as it is, when what it gave before has been seen to.
     """
     many = _Many(find, patience)
-    left = iter(requests)
+    left = _Asked(requests)
     places = asyncio.Semaphore(_BATCHES)
-    try:
-        async with asyncio.TaskGroup() as group:
-            # The next ones are made ready while the server is at work on those before.
-            while some := list(islice(left, _BATCH)):
-                await places.acquire()
-                group.create_task(many.see_to(some)).add_done_callback(lambda _: places.release())
-    except ExceptionGroup as failed:
-        raise failed.exceptions[0] from None  # what the caller's own iterable raised, as it was
+    async with asyncio.TaskGroup() as group:
+        # The next ones are made ready while the server is at work on those before.
+        while some := left.take(_BATCH):
+            await places.acquire()
+            group.create_task(many.see_to(some)).add_done_callback(lambda _: places.release())
+    if left.error is not None:
+        raise left.error
     return many.results()
+
+
+class _Asked:
+    """What the caller's iterable gives, which is code of theirs and may fail."""
+
+    def __init__(self, requests: Iterable[TriggerRequest]) -> None:
+        self._left = iter(requests)
+        self.error: Exception | None = None
+
+    def take(self, most: int) -> list[TriggerRequest]:
+        """The next ones; none after the last, or after it failed."""
+        some: list[TriggerRequest] = []
+        try:
+            some.extend(islice(self._left, most if self.error is None else 0))
+        except Exception as error:  # noqa: BLE001 - the caller's own, and raised there
+            self.error = error
+        return some
 
 
 class _Plain(NamedTuple):
