@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
+from typing import Any
+
 import pytest
 
-from jetjobs import RunStatus
+from jetjobs import ConfigError, JobContext, Module, OnEvent, RunStatus
 from tests.support.events import Orders, jetstream_of, runs_of, thanks
 from tests.support.field import Field
+from tests.support.links import until
 
 pytestmark = pytest.mark.integration
 
@@ -41,3 +45,35 @@ async def forgotten(orders: Orders) -> None:
     await jetstream.publish(subject, b"", headers=headers)
     while (await jetstream.publish(subject, b"", headers=headers)).duplicate:
         pass
+
+
+async def test_b37_a_job_that_would_hear_its_own_ends_does_not_start(field: Field):
+    """Each run would ask for another, without end. With a filter that leaves it out it hears those of all others."""
+    heard: list[str] = []
+    listening: dict[str, OnEvent] = {
+        "echo": OnEvent(f"jetjobs.{field.project}.events.>"),
+        "any": OnEvent("jetjobs.*.events.*.m.>"),
+        "narrow": OnEvent(f"jetjobs.{field.project}.events.SUCCEEDED.m.narrow.*"),
+    }
+    for job, trigger in listening.items():
+        module = Module("m")
+        module.expose_job(job, note_to(heard), triggers=[trigger], timeout="5s")
+        with pytest.raises(ConfigError, match="the ends of its own runs"):
+            await field.host(module)
+    module = Module("m")
+    filtered = OnEvent(listening["echo"].subject, filter={"job": {"ne": "alarm"}})
+    module.expose_job("alarm", note_to(heard), triggers=[filtered], timeout="5s")
+    module.expose_job("work", note_to(heard), timeout="5s")
+    await field.host(module)
+    for _ in range(3):
+        assert (await (await field.client.get_job("m.work").trigger()).wait(5)).status is RunStatus.SUCCEEDED
+    await until(lambda: heard.count("alarm") == 3)
+    await field.retired("m.alarm")
+    assert sorted(heard) == ["alarm"] * 3 + ["work"] * 3
+
+
+def note_to(heard: list[str]) -> Callable[..., Awaitable[None]]:
+    async def note(ctx: JobContext[Any], payload: Any = None) -> None:
+        heard.append(ctx.job)
+
+    return note

@@ -60,6 +60,22 @@ def ended_pattern(project: str, run: RunKey) -> str:
     return f"jetjobs.{project}.events.*.{record_key(run)}"
 
 
+def hears_own_ends(project: str, subject: str, address: JobAddress) -> bool:
+    """Whether a pattern takes what is announced when a run of that job ends.
+
+    >>> hears_own_ends("shop", "jetjobs.shop.events.FAILED.>", JobAddress("ops", "alarm"))
+    True
+    >>> hears_own_ends("shop", "jetjobs.shop.events.*.billing.>", JobAddress("ops", "alarm"))
+    False
+    """
+    listens = subject.split(".")
+    announced = f"jetjobs.{project}.events.*.{job_key(address)}.*".split(".")
+    if listens[-1] == ">":
+        del listens[-1], announced[len(listens) :]
+    pairs = zip(listens, announced, strict=False)
+    return len(listens) == len(announced) and all(a == b or "*" in {a, b} for a, b in pairs)
+
+
 def call_subject(project: str, address: JobAddress) -> str:
     """Where a job's call gateway listens."""
     return f"jetjobs.{project}.call.{job_key(address)}"
