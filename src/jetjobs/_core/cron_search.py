@@ -31,6 +31,7 @@ _BARE_EPOCH: Final = datetime(1970, 1, 1)  # noqa: DTZ001 - a reading of the clo
 _SECOND: Final = timedelta(seconds=1)
 _DAY: Final = 86_400
 _LAST_YEAR: Final = 9_990  # datetime ends at 9999
+_LAST_START: Final = (_LAST_YEAR - 1970) * 365 * _DAY  # some years before that, which no leap days make up for
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +58,8 @@ def following(fields: Fields, zone: tzinfo, after: int) -> int | None:
     >>> following(cron_line("0 0 29 2 *").fields, UTC, 0)  # 29 February 1972
     68169600
     """
+    if after >= _LAST_START:
+        return None
     start = after + 1
     found = _first(fields, zone, start)
     while found is not None and found <= after:

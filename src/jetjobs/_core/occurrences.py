@@ -41,6 +41,7 @@ from typing import Any, Final, assert_never
 from jetjobs._core.intervals import Grid, IntervalTimetable, Piece, Timetable
 from jetjobs._core.models import RunRecord
 from jetjobs._core.policy import MAX_AGE
+from jetjobs._core.retry import sooner
 from jetjobs._core.schedule_record import ScheduleRecord, ScheduleState, Stretch
 from jetjobs._core.settled_runs import going_until, settle_runs
 from jetjobs._core.timetables import next_occurrence, timetable_of, within
@@ -224,7 +225,7 @@ def _sort(
         return _Sorted(skipped=(occurrences,))
     # Up to `behind` they fell due while a run was going; from there to `late` they are past their grace.
     behind = bisect_right(occurrences, going) if going is not None else 0
-    late = max(bisect_left(occurrences, now - grace), behind)
+    late = max(bisect_left(occurrences, sooner(now, grace)), behind)
     overlapped, missed, in_time = occurrences[:behind], occurrences[behind:late], occurrences[late:]
     match schedule.overlap:
         case "skip":

@@ -202,7 +202,7 @@ def check_age(policy: JobPolicy, max_age: timedelta) -> None:
     """
     longest = max(policy.expiry(cast("TriggerKind", kind)) for kind in _KINDS)
     timeout = policy.timeout or timedelta()
-    if longest + timeout + AGE_MARGIN > max_age:
+    if max(longest, timeout) > max_age or longest + timeout + AGE_MARGIN > max_age:
         raise ConfigError(
             f"expires_in {longest} + timeout {timeout} + 1 h is over max_age {max_age}, after which the stream drops "
             "a run's message even while it runs; shorten expires_in or timeout"

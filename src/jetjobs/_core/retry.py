@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from jetjobs._core.policy import Backoff
 
 MAX_INTERRUPTIONS = 10
+START_OF_TIME = datetime.min.replace(tzinfo=UTC)
 END_OF_TIME = datetime.max.replace(tzinfo=UTC)
 
 
@@ -40,6 +41,18 @@ def later(instant: datetime, span: timedelta) -> datetime:
         return instant + span
     except OverflowError:
         return END_OF_TIME
+
+
+def sooner(instant: datetime, span: timedelta) -> datetime:
+    """`instant - span`, or the first instant there is: a grace without end is written as `timedelta.max`, too.
+
+    >>> sooner(datetime(2030, 1, 1, tzinfo=UTC), timedelta.max).year
+    1
+    """
+    try:
+        return instant - span
+    except OverflowError:
+        return START_OF_TIME
 
 
 def fits(retry_at: datetime, expires_at: datetime | None) -> bool:

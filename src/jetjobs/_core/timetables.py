@@ -10,6 +10,7 @@ from typing import Final
 
 from jetjobs._core.cron import CronLine, cron_line
 from jetjobs._core.intervals import IntervalTimetable, Timetable
+from jetjobs._core.retry import sooner
 from jetjobs._core.schedule_record import ScheduleRecord
 
 _MOMENT: Final = timedelta(microseconds=1)
@@ -63,9 +64,9 @@ def broker_line(schedule: ScheduleRecord) -> str:
 def within(schedule: ScheduleRecord, start: datetime, end: datetime) -> tuple[datetime, datetime]:
     """The window (start, end] cut to what the schedule's `start_at` and `end_at` leave of it."""
     if schedule.start_at is not None:
-        start = max(start, schedule.start_at - _MOMENT)
+        start = max(start, sooner(schedule.start_at, _MOMENT))
     if schedule.end_at is not None:
-        end = min(end, schedule.end_at - _MOMENT)
+        end = min(end, sooner(schedule.end_at, _MOMENT))
     return start, end
 
 
