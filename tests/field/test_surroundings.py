@@ -12,8 +12,10 @@ from pathlib import Path
 
 import pytest
 
+from jetjobs import JobClient
+from jetjobs.errors import JetJobsError
 from tests.faults.rig import eventually
-from tests.support.commands import Terminal
+from tests.support.commands import Terminal, command
 
 pytestmark = [pytest.mark.faults, pytest.mark.skipif(sys.platform != "linux", reason="shells, limits and namespaces")]
 
@@ -109,3 +111,72 @@ async def test_b133_a_host_in_odd_surroundings(tmp_path: Path, nats_url: str, pr
     assert code == 0, said
     assert "Traceback" not in said
     assert "host_draining" in said
+
+
+TALKS = """
+import subprocess
+
+from jetjobs import JobContext, Module
+
+shop = Module("shop")
+
+
+@shop.job(timeout="20s")
+def talks(ctx: JobContext) -> str:
+    print("printed", flush=True)
+    subprocess.run(["sh", "-c", "echo said; echo said >&2; cat"], check=True)
+    return "talked"
+
+
+@shop.job(timeout="20s", isolation="process")
+def apart(ctx: JobContext) -> str:
+    print("printed", flush=True)
+    return "talked"
+"""
+
+
+def silent(terminal: Terminal, line: Sequence[str]) -> subprocess.Popen[bytes]:
+    nothing = subprocess.DEVNULL
+    return subprocess.Popen(line, cwd=terminal.folder, env=terminal.env, stdin=nothing, stdout=nothing)
+
+
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+async def test_b133_a_host_whose_standard_streams_are_closed(
+    tmp_path: Path, nats_url: str, project: str, closed: str
+) -> None:
+    """As some supervisors start programs. What it or its handlers say goes nowhere, least of all to the broker."""
+    (tmp_path / "app.py").write_text(TALKS)
+    terminal = Terminal(tmp_path, nats=nats_url, project=project)
+    line = [*SHELL, f'exec "$@" {closed}', "host", *command(["run", "app"])]
+    host = silent(terminal, line)
+    try:
+        async with JobClient(nats_url, project=project) as client:
+
+            async def serves() -> bool:
+                assert host.poll() is None, "it ended"
+                try:
+                    return bool(await client.hosts.list())
+                except JetJobsError:
+                    return False
+
+            await eventually(serves, 20)
+            for job in ("talks", "apart", "talks"):
+                run = await client.get_job("shop", job).trigger()
+                assert (await run.wait(10)).result == "talked"
+        host.send_signal(signal.SIGTERM)
+        assert host.wait(15) == 0
+    finally:
+        host.kill()
+        host.wait()
+
+
+@pytest.mark.parametrize("closed", [">&-", "2>&-", "<&- >&- 2>&-"])
+def test_b133_a_command_whose_standard_streams_are_closed(
+    tmp_path: Path, nats_url: str, project: str, closed: str
+) -> None:
+    terminal = Terminal(tmp_path, nats=nats_url, project=project)
+    (tmp_path / "app.py").write_text(TALKS)
+    for args, code in ((["init", "app"], 0), (["runs", "list"], 0), (["runs", "show", "no-such-run"], 4)):
+        line = [*SHELL, f'exec "$@" {closed}', "host", *command(args)]
+        done = subprocess.run(line, cwd=tmp_path, env=terminal.env, timeout=30, check=False, capture_output=True)
+        assert done.returncode == code, done

@@ -83,6 +83,7 @@ _NOUNS: dict[str, tuple[str, dict[str, tuple[AddOptions, str]]]] = {
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code; `jetjobs.cli.failures` lists them."""
+    _open_what_is_closed()
     args = parser().parse_args(argv)
     args.debug = getattr(args, "debug", False)
     configure_logs(level=logging.DEBUG if args.debug else SILENT)
@@ -104,6 +105,25 @@ def main(argv: Sequence[str] | None = None) -> int:
     except (JetJobsError, Mistake, UserCodeError, OSError) as error:  # a folder that can't be written is one too
         return _report(error, debug=args.debug)
     return code
+
+
+def _open_what_is_closed() -> None:
+    """Standard streams that whoever started us has closed lead nowhere, from here on.
+
+    Python has None for them, which not all code expects, and the next sockets would get their numbers: a handler's
+    child that writes to its standard output would write to the broker.
+    """
+    for number, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
+        if getattr(sys, name) is None:
+            opened = os.open(os.devnull, os.O_RDWR)
+            if opened == number:
+                os.set_inheritable(number, True)
+            else:
+                os.dup2(opened, number)
+                os.close(opened)
+            stream = os.fdopen(number, mode, encoding="utf-8", errors="backslashreplace")
+            for each in (name, f"__{name}__"):  # the second keeps it open when the first is replaced
+                setattr(sys, each, stream)
 
 
 def _report(error: Exception, *, debug: bool) -> int:
