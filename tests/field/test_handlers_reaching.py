@@ -192,3 +192,13 @@ async def test_b61_a_pool_of_forked_children(rig: Rig, job: str) -> None:
     assert {line.pid for line in rig.journal.starts(job="ping")} == {host.pid}
     host.sigterm()
     assert await host.exit_code() == 0
+
+
+async def test_b55_a_handler_that_takes_the_hosts_signals(rig: Rig) -> None:
+    """A host that can't hear could only be killed."""
+    host = await rig.host("hostile", "basic")
+    job = "hostile.takes_the_signals"
+    assert (await rig.ended(job, await rig.trigger(job))).status is RunStatus.SUCCEEDED
+    await eventually(lambda: len(host.events("signal_taken_back")) == 2, 5, "the host's hearing again")
+    host.sigterm()
+    assert await host.exit_code() == 0

@@ -10,12 +10,16 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Self
 
 from jetjobs._engine.forks import in_child
+from jetjobs._log import get_logger
 from jetjobs.errors import HostError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
     from types import TracebackType
 
+log = get_logger("jetjobs.engine")
+
+LOOK_EVERY = 1.0
 EXIT_OK = 0
 EXIT_INTERRUPTED = 130
 
@@ -100,7 +104,17 @@ class StopSignals:
         self._stop = asyncio.get_running_loop().create_future()
         if self._heard is not None:
             self._resolve()
+        self._keep(self._stop)
         return self._stop
+
+    def _keep(self, stop: asyncio.Future[int]) -> None:
+        """Own them still, should code of a handler have taken them: deaf, a host could only be killed."""
+        for number in self._before:
+            if signal.getsignal(number) != self._on_signal:
+                signal.signal(number, self._on_signal)
+                log.warning("signal_taken_back", signal=signal.Signals(number).name)
+        if not stop.done():
+            stop.get_loop().call_later(LOOK_EVERY, self._keep, stop)
 
     def _on_signal(self, number: int, _frame: object) -> None:
         if number not in self._hang_ups:

@@ -6,6 +6,7 @@ import asyncio
 import multiprocessing
 import os
 import resource
+import signal
 import sys
 import threading
 import time
@@ -266,3 +267,11 @@ async def again(ctx: JobContext, how: str, /) -> str:
 async def at_once_again(ctx: JobContext) -> None:
     with noted(ctx):
         raise Snooze(0)
+
+
+@module.job(timeout="20s")
+async def takes_the_signals(ctx: JobContext) -> None:
+    """As a server does that is run inside a handler, and ends without putting them back."""
+    with noted(ctx):
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, signal.SIG_IGN)
