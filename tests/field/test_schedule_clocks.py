@@ -126,7 +126,8 @@ async def test_b06_an_outage_over_a_change_of_the_clocks(tmp_path: Path, monkeyp
     change_at = datetime.now(UTC).replace(microsecond=0) + timedelta(seconds=10)
     # Between two instants: looking from one for the next within a minute, the broker doesn't look at the hour again.
     change_at += timedelta(seconds=1 - change_at.second % 2)
-    spring = zone_changing("Test/Spring", change_at, reading=timedelta(hours=2), shift=timedelta(hours=1))
+    # In the middle of the hour, so that clocks show it from the start on, whatever the second.
+    spring = zone_changing("Test/Spring", change_at, reading=timedelta(hours=2, minutes=30), shift=timedelta(hours=1))
     autumn = zone_changing("Test/Autumn", change_at, reading=timedelta(hours=3), shift=timedelta(hours=-1))
     due: dict[str, list[float]] = {"spring": [], "left_out": [], "autumn": []}
     module = Module("m")
