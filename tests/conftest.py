@@ -70,7 +70,7 @@ async def cluster(tmp_path: Path) -> AsyncIterator[RealCluster]:
     servers = RealCluster(tmp_path / "cluster")
     try:
         servers.start()
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             await servers.ready()
         yield servers
     finally:

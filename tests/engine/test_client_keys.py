@@ -145,7 +145,7 @@ class TestLostAnswers:
         began = time.monotonic()
         with pytest.raises(TriggerUnconfirmed) as caught:
             await world.client.get_job("billing", "send").trigger(1, timeout=0.3)
-        assert time.monotonic() - began < 0.8
+        assert time.monotonic() - began < 1.9
         assert len(caught.value.run_id) == 26
 
     async def test_a_broker_that_is_away_ends_the_call_in_time(self, world: World):
@@ -157,7 +157,7 @@ class TestLostAnswers:
             began = time.monotonic()
             with pytest.raises(BrokerUnavailable):
                 await job.trigger(1, timeout=0.3, **options)
-            assert 0.2 < time.monotonic() - began < 0.8
+            assert 0.2 < time.monotonic() - began < 1.9
 
     async def test_a_broker_that_comes_back_in_time_is_enough(self, world: World):
         job = world.client.get_job("billing", "send")

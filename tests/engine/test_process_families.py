@@ -107,7 +107,7 @@ async def test_a_handler_that_waits_for_its_child_can_be_interrupted(bench: Benc
     run = await bench.trigger("family.waits", str(tmp_path / "pid"))
     await written(tmp_path / "pid")
     await run.cancel()
-    record = await run.wait(10)
+    record = await run.wait(45)
     assert record.status is RunStatus.CANCELLED
     assert record.error is None
     endless = run_id_for_child(record.run_key, "family", "endless", "one")

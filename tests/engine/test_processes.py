@@ -69,7 +69,7 @@ async def test_runs_at_once_have_a_child_each(bench: Bench, tmp_path: Path) -> N
     assert len(pids) == 3
     for run in runs:
         await run.cancel()
-        assert (await run.wait(10)).status is RunStatus.CANCELLED
+        assert (await run.wait(45)).status is RunStatus.CANCELLED
 
 
 async def test_a_warm_child_that_died_costs_no_attempt(bench: Bench) -> None:
@@ -263,7 +263,7 @@ async def test_never_more_children_than_thread_slots(nats_url: str, project: str
         await first.cancel()
         await written(tmp_path / "2")
         await second.cancel()
-        await second.wait(10)
+        await second.wait(45)
 
 
 def test_what_no_child_could_find_is_refused() -> None:

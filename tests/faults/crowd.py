@@ -48,7 +48,7 @@ class Crowd:
         }
         self.started: list[subprocess.Popen[bytes]] = []
 
-    async def start(self, *, gather: float, within: float = 40) -> None:
+    async def start(self, *, gather: float, within: float = 60) -> None:
         """All of them begin in the same moment, `gather` seconds from now, when all programs have been loaded."""
         self._spawn(time.time() + gather)
         await eventually(
@@ -76,7 +76,7 @@ class Crowd:
             process.terminate()
         for process in self.started:
             try:
-                process.wait(15)
+                process.wait(30)
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()

@@ -20,7 +20,7 @@ def show(figures: str) -> None:
     print(figures)  # noqa: T201
 
 
-async def api(url: str, suffix: str, payload: Any = None, *, within: float = 5.0) -> dict[str, Any]:
+async def api(url: str, suffix: str, payload: Any = None, *, within: float = 20.0) -> dict[str, Any]:
     """A JetStream API answer, over a connection of its own."""
     client = await nats.connect(url)
     try:
@@ -40,7 +40,7 @@ async def monitor(port: int, page: str) -> dict[str, Any]:
     """A page of a server's monitoring port, as in `connz?limit=1000`."""
 
     def read() -> dict[str, Any]:
-        with urlopen(f"http://127.0.0.1:{port}/{page}", timeout=5) as answer:
+        with urlopen(f"http://127.0.0.1:{port}/{page}", timeout=20) as answer:
             return json.load(answer)
 
     return await asyncio.to_thread(read)

@@ -29,6 +29,7 @@ PROGRAM = Path(__file__).parent / "programs" / "serve.py"
 SOURCE = Path(__file__).parents[2] / "src"
 
 ACK_WAIT = 2.0
+PATIENCE = 45.0  # for what must happen: a busy machine takes its time, a hang takes for ever
 SETTINGS: Mapping[str, str] = {
     "JETJOBS_ACK_WAIT": f"{ACK_WAIT}",
     "JETJOBS_HEARTBEAT_EVERY": "500ms",
@@ -40,7 +41,7 @@ SETTINGS: Mapping[str, str] = {
 }
 
 
-async def eventually(condition: Callable[[], Any], within: float = 15.0, what: str = "it") -> Any:
+async def eventually(condition: Callable[[], Any], within: float = PATIENCE, what: str = "it") -> Any:
     """The first true value of a condition, plain or a coroutine function."""
     until = time.monotonic() + within
     while True:
@@ -101,7 +102,7 @@ class Journal:
         return list(reversed(ends.values()))
 
     async def started(
-        self, run: str | None = None, times: int = 1, within: float = 15.0, job: str | None = None
+        self, run: str | None = None, times: int = 1, within: float = PATIENCE, job: str | None = None
     ) -> Line:
         """The line of the start with that number, once it is there."""
         found = await eventually(
@@ -109,7 +110,7 @@ class Journal:
         )
         return found[times - 1]
 
-    async def ended(self, run: str, times: int = 1, within: float = 15.0) -> Line:
+    async def ended(self, run: str, times: int = 1, within: float = PATIENCE) -> Line:
         found = await eventually(lambda: len(lines := self.ends(run)) >= times and lines, within, f"end of {run}")
         return found[times - 1]
 
@@ -158,7 +159,7 @@ class HostProcess:
                     found.append(entry)
         return found
 
-    async def ready(self, within: float = 20.0) -> HostProcess:
+    async def ready(self, within: float = PATIENCE) -> HostProcess:
         """Return once it takes deliveries."""
 
         def there() -> bool:
@@ -188,7 +189,7 @@ class HostProcess:
     def ask_health(self) -> None:
         os.kill(self.pid, signal.SIGUSR1)
 
-    async def exit_code(self, within: float = 15.0) -> int:
+    async def exit_code(self, within: float = PATIENCE) -> int:
         code = await eventually(lambda: (self.process.poll() is not None) and [self.process.returncode], within, "exit")
         return code[0]
 
@@ -273,12 +274,12 @@ class Rig:
         client = await self.client()
         return await client.run(*self._names(job), run).record()
 
-    async def ended(self, job: str, run: str, within: float = 20.0) -> RunRecord:
+    async def ended(self, job: str, run: str, within: float = PATIENCE) -> RunRecord:
         """The terminal record, and the delivery retired with it."""
         client = await self.client()
         return await client.run(*self._names(job), run).wait(within)
 
-    async def all_ended(self, job: str, runs: Iterable[str], within: float = 40.0) -> list[RunRecord]:
+    async def all_ended(self, job: str, runs: Iterable[str], within: float = 60.0) -> list[RunRecord]:
         until = time.monotonic() + within
         return [await self.ended(job, run, max(until - time.monotonic(), 0.1)) for run in runs]
 
@@ -297,7 +298,7 @@ class Rig:
         module, name = self._names(job)
         return await self.jetstream(lambda js: js.consumer_info(f"JETJOBS_{self.project}", f"{module}=_{name}"))
 
-    async def retired(self, job: str, within: float = 10.0) -> None:
+    async def retired(self, job: str, within: float = PATIENCE) -> None:
         """Return once no message of the job waits or is in flight: every slot is free."""
 
         async def free() -> bool:
@@ -306,8 +307,8 @@ class Rig:
 
         await eventually(free, within, f"{job} having no message left")
 
-    async def ping(self, within: float = 5.0) -> None:
-        """The other job of the same host must start in time."""
+    async def ping(self, within: float = 20.0) -> None:
+        """The other job of the same host must start, whatever goes on beside it."""
         run = await self.trigger("ping")
         await self.journal.started(run, within=within)
 

@@ -15,7 +15,7 @@ from jetjobs._core.schedule_record import ScheduleRecord
 from jetjobs._core.triggers import schedule_id
 from jetjobs._nats import open_backend
 from jetjobs._ports import Backend
-from tests.faults.rig import HostProcess, Line, Rig, eventually
+from tests.faults.rig import PATIENCE, HostProcess, Line, Rig, eventually
 
 Jobs = Mapping[str, Mapping[str, Any]]
 
@@ -85,12 +85,12 @@ class ScheduleRig:
         """Which occurrences started, in that order, in epoch seconds."""
         return [line.due for line in self.starts(job, name)]
 
-    async def started(self, job: str, times: int, within: float = 20.0) -> list[Line]:
+    async def started(self, job: str, times: int, within: float = PATIENCE) -> list[Line]:
         return await eventually(
             lambda: len(found := self.starts(job)) >= times and found, within, f"{times} starts of {job}"
         )
 
-    async def settled(self, job: str, name: str, after: float, within: float = 15.0) -> ScheduleRecord:
+    async def settled(self, job: str, name: str, after: float, within: float = PATIENCE) -> ScheduleRecord:
         """The schedule once all occurrences up to an instant are decided and none is going."""
 
         async def quiet() -> ScheduleRecord | None:

@@ -30,7 +30,7 @@ async def test_a_frozen_server_holds_nobody_up(own_server: RealServer, unsent: s
             drop_unsent(connection.client)
         began = time.monotonic()
         await connection.close()
-        assert time.monotonic() - began < 5
+        assert time.monotonic() - began < 20
     finally:
         own_server.sigcont()
     assert lost == ["lost"]

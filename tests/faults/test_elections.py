@@ -18,7 +18,7 @@ pytestmark = pytest.mark.faults
 
 async def test_calls_outlast_a_stream_without_a_leader(cluster: RealCluster, project: str) -> None:
     """Two of three nodes die; the third has nobody to choose a leader with until one is back."""
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(45):
         await cluster.ready()
     shop = Module("shop")
 
@@ -29,10 +29,10 @@ async def test_calls_outlast_a_stream_without_a_leader(cluster: RealCluster, pro
     options = {"servers": cluster.urls, "reconnect_time_wait": 0.1}
     async with (
         JobHost([shop], project=project, nats=options, settings=HostSettings(**QUICK, replicas=3)),
-        JobClient(options, project=project, timeout=25) as known,
-        JobClient(options, project=project, timeout=25) as fresh,
+        JobClient(options, project=project, timeout=60) as known,
+        JobClient(options, project=project, timeout=60) as fresh,
     ):
-        assert await (await known.get_job(pay).trigger(0)).result(timeout=20) == 0
+        assert await (await known.get_job(pay).trigger(0)).result(timeout=45) == 0
         lost = [node for node in cluster.nodes.values() if node is not cluster.nodes["n1"]]
         for node in lost:
             node.kill9()
@@ -50,4 +50,4 @@ async def test_calls_outlast_a_stream_without_a_leader(cluster: RealCluster, pro
         assert not done, [task.exception() for task in done]
         await asyncio.to_thread(lost[0].start)
         for number, call in enumerate(calls, start=1):
-            assert await (await call).result(timeout=20) == number
+            assert await (await call).result(timeout=45) == number

@@ -43,5 +43,5 @@ async def test_calls_are_answered_again_after_a_restart_of_the_broker(own_server
 
             again = await eventually(answered, what="an answer")
             assert again == {**first, "duplicate": True}
-        record = await client.run("billing", "send", first["run_id"]).wait(15)
+        record = await client.run("billing", "send", first["run_id"]).wait(45)
         assert (record.status, record.starts) == (RunStatus.SUCCEEDED, 1)

@@ -23,7 +23,7 @@ async def test_results_that_cannot_be_stored(rig: Rig, job: str) -> None:
         names["task"] = "Task"
     for how, name in names.items():
         run_id = await rig.trigger(job, how)
-        record = await rig.ended(job, run_id, 5)
+        record = await rig.ended(job, run_id)
         assert record.status is RunStatus.FAILED, how
         assert record.error is not None
         assert "result not serialisable" in record.error.message
@@ -49,7 +49,7 @@ async def test_logs_and_results_of_any_size_leave_the_record_small(rig: Rig) -> 
 async def test_hooks_after_a_fork_run_in_the_parent_only(rig: Rig, job: str) -> None:
     host = await rig.host("hooked", "basic")
     run_id = await rig.trigger(job)
-    assert (await rig.ended(job, run_id, 8)).result == "parent"
+    assert (await rig.ended(job, run_id)).result == "parent"
     assert [line.pid for line in rig.journal.lines("after", run_id)] == [host.pid]
     await alive(rig, host)
 

@@ -18,7 +18,7 @@ from tests.support.field import QUICK
 
 
 async def test_a_pause_outlives_the_leader_and_a_resume_is_prompt(cluster: RealCluster, project: str) -> None:
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(45):
         await cluster.ready()
     started: list[int] = []
     shop = Module("shop")
@@ -34,14 +34,14 @@ async def test_a_pause_outlives_the_leader_and_a_resume_is_prompt(cluster: RealC
         JobClient(options, project=project, timeout=20) as client,
     ):
         handle = client.get_job("shop", "pay")
-        assert (await (await handle.trigger(1)).wait(timeout=20)).ok
+        assert (await (await handle.trigger(1)).wait(timeout=45)).ok
         await client.jobs.pause("shop", "pay", actor="ops")
-        await eventually(lambda: is_paused(cluster, project), 10, "the pause")
+        await eventually(lambda: is_paused(cluster, project), what="the pause")
         runs = [await handle.trigger(2), await handle.trigger(3)]
         leader = await cluster.leader_of(f"JETJOBS_{project}")
         assert leader is not None
         leader.kill9()
-        await eventually(lambda: is_paused(cluster, project), 20, "the pause, at another leader")
+        await eventually(lambda: is_paused(cluster, project), what="the pause, at another leader")
         leader.start()
 
         async def stored() -> JobRun[None] | None:
@@ -50,12 +50,12 @@ async def test_a_pause_outlives_the_leader_and_a_resume_is_prompt(cluster: RealC
             except BrokerError:
                 return None  # the stream has no leader yet
 
-        runs.append(await eventually(stored, 20, "a leader of the stream"))
+        runs.append(await eventually(stored, what="a leader of the stream"))
         assert started == [1]
         resumed = time.monotonic()
         await client.jobs.resume("shop", "pay", actor="ops")
         for run in runs:
-            assert (await run.wait(timeout=20)).ok
+            assert (await run.wait(timeout=45)).ok
         assert time.monotonic() - resumed < 4
     assert sorted(started) == [1, 2, 3, 4]
 

@@ -56,7 +56,7 @@ async def test_timeouts(rig: Rig) -> None:
         assert record.error.type == "TimedOut"
         (start,), (end,) = rig.journal.starts(run_id), rig.journal.ends(run_id)
         assert end.reason == "timeout"
-        assert 0.4 < end.at - start.at < 3
+        assert 0.4 < end.at - start.at < 20
     late, run_id = await run(rig, "returns_late")
     assert (late.status, late.result) == (RunStatus.TIMED_OUT, "late but here")
     assert [line.how for line in rig.journal.ends(run_id)] == ["return"]
@@ -102,7 +102,7 @@ async def test_what_a_handler_tells_is_in_the_record(rig: Rig) -> None:
         record = await rig.record("tells", run_id)
         return record.status is RunStatus.RUNNING and record.progress is not None and len(record.logs) == 1
 
-    await eventually(told, 2.0, "a heartbeat with log and progress")
+    await eventually(told, what="a heartbeat with log and progress")
     record = await rig.ended("tells", run_id)
     assert [(line.message, line.fields["attempt"]) for line in record.logs] == [("hello", 1), ("hello", 2)]
     assert record.progress is not None
@@ -121,7 +121,7 @@ async def test_hooks_run_around_every_attempt(rig: Rig) -> None:
 
 async def test_expiry_and_start_deadline(rig: Rig) -> None:
     await rig.host()
-    first = await rig.trigger("gate", 1.5)
+    first = await rig.trigger("gate", 3)
     await rig.journal.started(first)
     late = await rig.trigger("gate", 0, start_within="500ms")
     expired = await rig.trigger("gate", 0, expires_in="500ms")
@@ -132,9 +132,9 @@ async def test_expiry_and_start_deadline(rig: Rig) -> None:
         assert record.skip_reason
         assert not rig.journal.starts(run_id)
     assert (await rig.ended("gate", patient)).status is RunStatus.SUCCEEDED
-    run_id = await rig.trigger("fails", expires_in="1s")
+    run_id = await rig.trigger("fails", expires_in="3s")
     record = await rig.ended("fails", run_id)
     assert record.status is RunStatus.FAILED
     assert record.error is not None
     assert record.error.message.startswith("trigger expired before it could be retried; ValueError")
-    assert 2 <= len(rig.journal.starts(run_id)) == record.starts <= 3
+    assert 2 <= len(rig.journal.starts(run_id)) == record.starts <= 8

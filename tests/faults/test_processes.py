@@ -38,7 +38,7 @@ async def test_a_killed_host_leaves_no_child(rig: Rig, job: str, payload: object
     assert line.pid != host.pid
     os.kill(line.pid, 0)
     host.kill9()
-    assert gone_within(line.pid, 2)
+    assert gone_within(line.pid, 20)
 
 
 async def test_the_run_of_a_killed_host_is_taken_over(rig: Rig) -> None:
@@ -47,7 +47,7 @@ async def test_the_run_of_a_killed_host_is_taken_over(rig: Rig) -> None:
     start = await rig.journal.started(run)
     died = first.kill9()
     await rig.host("isolated")
-    record = await rig.ended("isolated.sleeps", run, 6 * ACK_WAIT)
+    record = await rig.ended("isolated.sleeps", run)
     assert (record.status, record.starts, record.result) == (RunStatus.SUCCEEDED, 2, "slept")
     assert rig.journal.most_live(run=run, died={start.pid: died}) == 1
 
@@ -58,7 +58,7 @@ async def test_a_stopping_host_kills_and_gives_back(rig: Rig, job: str, payload:
     run = await rig.trigger(job, payload)
     line = await rig.journal.started(run)
     host.sigterm()
-    assert await host.exit_code(within=6) == 0
+    assert await host.exit_code() == 0
     assert gone_within(line.pid, 0.1)
     record = await rig.record(job, run)
     assert (record.status, record.interruptions) == (RunStatus.RETRYING, 1)
@@ -70,8 +70,8 @@ async def test_the_second_signal_leaves_no_child(rig: Rig) -> None:
     host.process.send_signal(signal.SIGINT)
     await eventually(lambda: host.events("host_draining"), what="the drain")
     host.process.send_signal(signal.SIGINT)
-    assert await host.exit_code(within=2) == 130
-    assert gone_within(line.pid, 2)
+    assert await host.exit_code(within=20) == 130
+    assert gone_within(line.pid, 20)
 
 
 async def test_ctrl_c_lets_the_child_finish(rig: Rig) -> None:
@@ -96,7 +96,7 @@ async def test_a_frozen_host_s_child_is_gone_before_another_host_starts(rig: Rig
     first.freeze()
     gone = asyncio.create_task(asyncio.to_thread(_gone_at, start.pid))
     await rig.host("isolated")
-    await rig.journal.started(run, times=2, within=6 * ACK_WAIT)
+    await rig.journal.started(run, times=2)
     assert rig.journal.most_live(run=run, died={start.pid: await gone}) == 1
     first.thaw()
     await eventually(lambda: first.events("run_fenced"), what="the fence")
@@ -110,9 +110,9 @@ async def test_a_host_that_was_frozen_takes_its_run_up_again(rig: Rig) -> None:
     run = await rig.trigger("isolated.sleeps", ACK_WAIT)
     start = await rig.journal.started(run)
     host.freeze()
-    assert await asyncio.to_thread(gone_within, start.pid, 2 * ACK_WAIT)
+    assert await asyncio.to_thread(gone_within, start.pid, 30)
     host.thaw()
-    record = await rig.ended("isolated.sleeps", run, 6 * ACK_WAIT)
+    record = await rig.ended("isolated.sleeps", run)
     assert (record.status, record.starts, record.result) == (RunStatus.SUCCEEDED, 2, "slept")
     assert record.attempts[0].outcome == "LOST"
 
@@ -129,11 +129,11 @@ async def test_a_host_without_its_guard_gets_another(rig: Rig) -> None:
     assert (record.status, record.starts) == (RunStatus.SUCCEEDED, 1)
     (guard,) = _guards(host.pid)
     host.kill9()
-    assert gone_within(guard, 2)
+    assert gone_within(guard, 20)
 
 
 def _gone_at(pid: int) -> float:
-    assert gone_within(pid, 6 * ACK_WAIT)
+    assert gone_within(pid, 30)
     return time.monotonic()
 
 
@@ -157,11 +157,11 @@ async def test_a_service_in_one_file(nats_url: str, project: str, tmp_path: Path
         await eventually(lambda: "host_started" in log.read_text(), what="the start")
         async with JobClient(nats_url, project=project) as client:
             run = await client.get_job("shop", "hello").trigger("you")
-            record = await run.wait(15)
-            spread = await (await client.get_job("shop", "spreads").trigger(4)).wait(20)
+            record = await run.wait(45)
+            spread = await (await client.get_job("shop", "spreads").trigger(4)).wait(45)
     finally:
         process.terminate()
-        process.wait(10)
+        process.wait(30)
     if guarded:
         assert str(record.result).startswith("hello you from ")
         assert spread.result == [8], spread.error

@@ -107,7 +107,7 @@ def rollout(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> Rollout:
 async def all_done(rig: Rig, job: str, runs: list[str]) -> None:
     """Every accepted trigger became a run that SUCCEEDED, whose handler returned once, never beside another attempt."""
     assert runs, job
-    records = await rig.all_ended(f"shop.{job}", runs, within=25)
+    records = await rig.all_ended(f"shop.{job}", runs)
     assert Counter(record.status for record in records) == {RunStatus.SUCCEEDED: len(runs)}, job
     returns = Counter(line.run for line in rig.journal.ends(job=job) if line.how == "return")
     assert {run: returns[run] for run in runs} == dict.fromkeys(runs, 1)
@@ -125,7 +125,7 @@ async def no_occurrence_twice_or_never(rig: Rig, job: str) -> int:
         whole = due == {min(due) + second for second in range(round(max(due) - min(due)) + 1)}
         return starts if whole else []
 
-    starts = await eventually(without_gap, 10, "the run of every occurrence")
+    starts = await eventually(without_gap, what="the run of every occurrence")
     runs = {line.run for line in starts}
     assert len(runs) == len({line.due for line in starts})
     returns = Counter(line.run for line in rig.journal.ends(job=job) if line.how == "return")
@@ -149,7 +149,7 @@ async def test_rolled_forward_and_back_under_load_it_loses_doubles_and_fails_not
     await rollout.replace(1, "1")
     await callers.stop("2")
     for job in ("mail", "order"):  # what only release 2 can run is run before its last host goes
-        await rig.all_ended(f"shop.{job}", callers.runs(job, "2"), within=25)
+        await rig.all_ended(f"shop.{job}", callers.runs(job, "2"))
     await rollout.replace(2, "1")
     await asyncio.sleep(0.5)
     await callers.stop("1")

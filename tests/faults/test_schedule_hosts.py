@@ -96,7 +96,7 @@ async def test_without_releases_a_rollout_is_complete_when_the_last_old_host_has
         line = (await schedules.record("j", "every")).line
         return line == "2h" and await schedules.message("j", "gone") is None
 
-    await eventually(complete, 10, "the new declaration")
+    await eventually(complete, what="the new declaration")
 
 
 async def test_queued_occurrences_run_one_after_the_other(schedules: ScheduleRig):
@@ -169,7 +169,7 @@ async def test_a_paused_schedule_stays_paused(schedules: ScheduleRig):
     async def silent() -> bool:
         return await schedules.message("j", "every") is None
 
-    await eventually(silent, 5, "the message's removal")
+    await eventually(silent, what="the message's removal")
     count = len(schedules.starts("j"))
     await schedules.stop(host)
     await schedules.host({"j": {"triggers": [every("2s")]}})
@@ -187,7 +187,7 @@ async def test_a_host_killed_in_a_run_leaves_nothing_open(schedules: ScheduleRig
     killed = (await schedules.started("j", 1))[0].run
     host.kill9()
     await schedules.host(jobs)
-    last = (await schedules.started("j", 4 + attempts, within=30))[-1]
+    last = (await schedules.started("j", 4 + attempts))[-1]
     found = await schedules.settled("j", "every", last.due)
     runs = {run.run_id: run for run in await schedules.runs("j")}
     if attempts == 1:

@@ -32,14 +32,14 @@ for child in range(1, 5):
     pid = os.fork()
     if not pid:
         runs = [job.trigger(child * 100 + n) for n in range(10)]
-        assert [run.result(timeout=30) for run in runs] == [child * 100 + n for n in range(10)]
-        assert before[child].result(timeout=30) == child  # the parent's run, over the child's connection
+        assert [run.result(timeout=45) for run in runs] == [child * 100 + n for n in range(10)]
+        assert before[child].result(timeout=45) == child  # the parent's run, over the child's connection
         sys.exit(0)
     children.append(pid)
 during = [job.trigger(1000 + n) for n in range(5)]
 assert [os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) for pid in children] == [0] * 4
 after = [job.trigger(2000 + n, timeout=2) for n in range(5)]
-assert [run.result(timeout=30) % 1000 for run in [*before, *during, *after]] == [*range(5)] * 3
+assert [run.result(timeout=45) % 1000 for run in [*before, *during, *after]] == [*range(5)] * 3
 print(len({run.run_id for run in [*before, *during, *after]}))
 """
 
@@ -71,7 +71,7 @@ for child in range(1, 5):
             JobClient(timeout=10).get_job("shop.add").trigger(child * 1000 + 1)
             sys.exit(0)
         assert os.waitstatus_to_exitcode(os.waitpid(grandchild, 0)[1]) == 0
-        assert client.get_job("shop.add").trigger(child * 1000 + 2).result(timeout=30) == child * 1000 + 2
+        assert client.get_job("shop.add").trigger(child * 1000 + 2).result(timeout=45) == child * 1000 + 2
         sys.exit(0)
     children.append(pid)
 assert [os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) for pid in children] == [0] * 4
@@ -186,7 +186,7 @@ def fork():
                 print("jetjobs.sync.JobClient" in str(error), flush=True)
         os._exit(0)
     os.waitpid(pid, 0)
-    print(run.result(timeout=20))
+    print(run.result(timeout=45))
 
 async def main():
     async with JobClient(modules=[shop]):
@@ -224,7 +224,7 @@ async def test_forks_in_the_middle_of_calls(started: Counter[int], nats_url: str
     done = await asyncio.to_thread(run_program, IN_FULL_FLIGHT, nats_url, project)
     assert (done.returncode, done.stderr) == (0, "")
     wanted = Counter([*range(160), *(child * 1000 + n for child in range(1, 5) for n in range(3))])
-    async with asyncio.timeout(15):
+    async with asyncio.timeout(60):
         while started.total() < wanted.total():  # noqa: ASYNC110 - the handler's own count
             await asyncio.sleep(0.01)
     assert started == wanted

@@ -39,17 +39,17 @@ async def test_a_watch_goes_on_where_it_was_after_the_broker_was_killed(own_serv
             begun.set()
             return [*statuses, next(watch).status]
 
-    async with JobClient(own_server.url, project=project) as client, asyncio.timeout(60), asyncio.TaskGroup() as group:
+    async with JobClient(own_server.url, project=project) as client, asyncio.timeout(110), asyncio.TaskGroup() as group:
         group.create_task(look(client))
         assert await seen.get() is None
         revision = await backend.runs.create(record)
         first = await seen.get()
         blocked = asyncio.ensure_future(asyncio.to_thread(blocking))
-        assert await asyncio.to_thread(begun.wait, 20)
+        assert await asyncio.to_thread(begun.wait, 45)
         await asyncio.to_thread(own_server.kill9)
         await asyncio.to_thread(own_server.start)
         ended = record.but(status=RunStatus.FAILED)
-        await until_it(lambda: _written(backend, ended, revision), 30)
+        await until_it(lambda: _written(backend, ended, revision), 60)
         second = await seen.get()
         await client.close()  # ends the watch, and with it the group
         assert await blocked == [RunStatus.RUNNING, RunStatus.FAILED]

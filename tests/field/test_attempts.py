@@ -7,10 +7,10 @@ import asyncio
 import pytest
 
 from jetjobs._core.models import RunStatus
-from tests.faults.rig import ACK_WAIT, Rig, eventually
+from tests.faults.rig import Rig, eventually
 
 pytestmark = pytest.mark.faults
-TAKEN_OVER_WITHIN = 4 * ACK_WAIT + 5
+TAKEN_OVER_WITHIN = 45.0
 
 
 @pytest.mark.parametrize("job", ["hold3", "spin3"])
@@ -24,14 +24,14 @@ async def test_b66_a_frozen_host_that_wakes_records_nothing_and_stops(rig: Rig, 
     assert start.pid == second.pid
     owned = await rig.record(job, run_id)
     first.thaw()
-    end = await rig.journal.ended(run_id, within=3)
+    end = await rig.journal.ended(run_id, within=20)
     assert (end.pid, end.attempt, end.reason) == (first.pid, 1, "fenced")
     assert len(rig.journal.starts(run_id)) == 2
     record = await rig.record(job, run_id)
     assert (record.status, record.claim, record.host_id) == (RunStatus.RUNNING, owned.claim, owned.host_id)
     client = await rig.client()
     await client.run("basic", job, run_id).cancel()
-    end = await rig.journal.ended(run_id, times=2, within=3)
+    end = await rig.journal.ended(run_id, times=2, within=20)
     assert (end.pid, end.reason) == (second.pid, "cancel")
     record = await rig.ended(job, run_id)
     assert [attempt.outcome for attempt in record.attempts] == ["LOST", "CANCELLED"]
@@ -74,11 +74,11 @@ async def test_b71_a_message_that_kills_its_host(rig: Rig) -> None:
         while True:
             starts += 1
             host = rig.spawn()
-            await host.exit_code(within=40)
+            await host.exit_code(within=90)
 
     loop = asyncio.create_task(restart())
     try:
-        record = await rig.ended("kills_its_host", run_id, 45)
+        record = await rig.ended("kills_its_host", run_id, 90)
     finally:
         loop.cancel()
     assert (record.status, record.starts) == (RunStatus.FAILED, 3)
@@ -107,13 +107,13 @@ async def test_b71_memory_that_is_not_there(rig: Rig, job: str) -> None:
 
 async def test_b77_an_interrupted_run_goes_back_and_costs_no_attempt(rig: Rig) -> None:
     """Two attempts, two shutdowns: the third start still is attempt 1."""
-    run_id = await rig.trigger_first("hold_twice", 4.0)
+    run_id = await rig.trigger_first("hold_twice", 6.0)
     for times in (1, 2):
         host = await rig.host(DRAIN="200ms")
         start = await rig.journal.started(run_id, times=times)
         assert (start.pid, start.attempt) == (host.pid, 1)
         host.sigterm()
-        assert await host.exit_code(within=5) == 0
+        assert await host.exit_code(within=20) == 0
         assert rig.journal.ends(run_id)[-1].reason == "shutdown"
     record = await rig.record("hold_twice", run_id)
     assert (record.status, record.interruptions, record.starts, record.attempt) == (RunStatus.RETRYING, 2, 2, 0)
@@ -130,7 +130,7 @@ async def test_b77_what_may_not_start_again_fails_with_host_shutdown(rig: Rig, j
     run_id = await rig.trigger(job, 2.0 if job == "block_thread" else 30)
     await rig.journal.started(run_id)
     host.sigterm()
-    assert await host.exit_code(within=6) == 0
+    assert await host.exit_code(within=20) == 0
     record = await rig.ended(job, run_id)
     assert (record.status, record.starts) == (RunStatus.FAILED, 1)
     assert record.error is not None
@@ -157,4 +157,4 @@ async def test_b80_a_killed_hosts_last_attempt_is_failed_once(rig: Rig) -> None:
     assert len(rig.journal.starts(run_id)) == 1
     assert sum(len(host.events("run_reaped")) for host in hosts) <= 1
     for _ in range(3):
-        assert (await rig.ended("hold", await rig.trigger("hold", 0), 5)).status is RunStatus.SUCCEEDED
+        assert (await rig.ended("hold", await rig.trigger("hold", 0))).status is RunStatus.SUCCEEDED

@@ -47,7 +47,7 @@ async def test_b27_a_stream_without_schedules_is_brought_up_to_date(nats_url: st
         ran.set()
 
     with capture_logs() as logs:
-        async with JobHost([module], project=project, nats=nats_url), asyncio.timeout(10):
+        async with JobHost([module], project=project, nats=nats_url), asyncio.timeout(45):
             await ran.wait()
             client = await nats.connect(nats_url)
             info = json.loads((await client.request(f"$JS.API.STREAM.INFO.{names.stream(project)}")).data)

@@ -33,8 +33,8 @@ async def test_b105_cancel_in_every_state(rig: Rig) -> None:
     asked_at = time.monotonic()
     for _ in range(2):
         assert (await client.run("basic", "gate", running).cancel()).outcome.name in {"ASKED", "ALREADY_FINISHED"}
-    end = await rig.journal.ended(running, within=3)
-    assert (end.reason, end.at - asked_at < 2) == ("cancel", True)
+    end = await rig.journal.ended(running, within=20)
+    assert (end.reason, end.at - asked_at < 10) == ("cancel", True)
     for run_id in (running, queued):
         assert (await rig.ended("gate", run_id)).status is RunStatus.CANCELLED
     after, _ = await run(rig, "gate", 0)
@@ -50,7 +50,7 @@ async def test_b105_cancel_of_a_thread_and_of_a_waiting_run(rig: Rig) -> None:
     run_id = await rig.trigger("spin3", 30)
     await rig.journal.started(run_id)
     await client.run("basic", "spin3", run_id).cancel()
-    end = await rig.journal.ended(run_id, within=3)
+    end = await rig.journal.ended(run_id, within=20)
     assert (end.how, end.reason) == ("JobInterrupted", "cancel")
     assert (await rig.ended("spin3", run_id)).status is RunStatus.CANCELLED
     waiting = await rig.trigger("one_at_a_time", "retry in a minute")
@@ -60,10 +60,10 @@ async def test_b105_cancel_of_a_thread_and_of_a_waiting_run(rig: Rig) -> None:
 
     await eventually(waits)
     await client.run("basic", "one_at_a_time", waiting).cancel()
-    assert (await rig.ended("one_at_a_time", waiting, 2)).status is RunStatus.CANCELLED
+    assert (await rig.ended("one_at_a_time", waiting, 30)).status is RunStatus.CANCELLED
     later = await rig.trigger("gate", 0, delay=timedelta(seconds=1))
     await client.run("basic", "gate", later).cancel()
-    assert (await rig.ended("gate", later, 2)).status is RunStatus.CANCELLED
+    assert (await rig.ended("gate", later, 30)).status is RunStatus.CANCELLED
     after, _ = await run(rig, "gate", 0, delay=timedelta(seconds=1.3))
     assert after.status is RunStatus.SUCCEEDED
     assert not rig.journal.starts(later)

@@ -31,7 +31,7 @@ async def test_b81_a_broker_killed_in_a_run(own_rig: Rig, own_server: RealServer
     await asyncio.to_thread(own_server.kill9)
     await asyncio.sleep(5)  # the outage
     await asyncio.to_thread(own_server.start)
-    await rig.ping(10)
+    await rig.ping(30)
     record = await rig.ended("hold", run_id)
     assert (record.status, record.starts) == (RunStatus.SUCCEEDED, 1)
     assert len(rig.journal.starts(run_id)) == 1
@@ -49,12 +49,12 @@ async def test_b89_a_trigger_while_offline_leaves_nothing_behind(own_rig: Rig, o
     job = client.get_job("basic", "ping")
     await job.trigger()  # it knows the job
     await asyncio.to_thread(own_server.kill9)
-    await eventually(lambda: not client._open().backend.broker.connected_since, 5, "the loss being noticed")
+    await eventually(lambda: not client._open().backend.broker.connected_since, what="the loss being noticed")
     for options in ({}, {"idempotency_key": "k"}, {"delay": "1s"}):
         begun = time.monotonic()
         with pytest.raises(BrokerUnavailable):
             await job.trigger(timeout=1, **options)  # pyright: ignore[reportArgumentType]
-        assert time.monotonic() - begun < 2
+        assert time.monotonic() - begun < 4
     still_connecting = client.close()
     await asyncio.to_thread(own_server.start)
     await still_connecting
@@ -82,11 +82,11 @@ async def test_b83_a_password_changed_under_a_host(tmp_path: Path, project: str)
         await rig.journal.started(run_id)
         server.config.write_text(right.replace("password: right", "password: wrong"))
         os.kill(server.pid, signal.SIGHUP)
-        await eventually(lambda: "uthorization" in host.log, 10, "the host's saying so")
+        await eventually(lambda: "uthorization" in host.log, what="the host's saying so")
         await asyncio.sleep(4)  # many tries: none may be the last
         server.config.write_text(right)
         os.kill(server.pid, signal.SIGHUP)
-        await rig.ping(15)
+        await rig.ping(30)
         record = await rig.ended("hold", run_id)
         assert (record.status, record.starts) == (RunStatus.SUCCEEDED, 1)
         assert "host:right" not in host.log
@@ -125,7 +125,7 @@ async def test_b87_many_hosts_come_back_one_after_the_other(
         async def all_back() -> bool:
             return (await monitor(port, "connz"))["num_connections"] >= crowd.size
 
-        await eventually(all_back, 30, "everybody's return")
+        await eventually(all_back, 60, "everybody's return")
         took = time.monotonic() - begun
         found = (await monitor(port, "connz?limit=1000"))["connections"]
         seconds = Counter(each["start"][:19] for each in found if each["name"].startswith("jetjobs host"))
@@ -139,7 +139,7 @@ async def test_b87_many_hosts_come_back_one_after_the_other(
         async with JobClient(server.url, project=project) as client:
             runs = [await client.get_job("many", f"job{n % 5}").trigger() for n in range(20)]
             for run in runs:
-                assert (await run.wait(timeout=15)).status is RunStatus.SUCCEEDED
+                assert (await run.wait(timeout=45)).status is RunStatus.SUCCEEDED
         assert all(process.poll() is None for process in crowd.started)
     finally:
         crowd.close()

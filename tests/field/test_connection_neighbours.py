@@ -32,7 +32,7 @@ async def trigger_at_last(rig: Rig, job: str, payload: object = None) -> str:
         except JetJobsError:
             return None
 
-    return await eventually(stored, 10, "a trigger being stored")
+    return await eventually(stored, what="a trigger being stored")
 
 
 async def test_b81_a_broker_that_lost_its_storage(own_rig: Rig, own_server: RealServer) -> None:
@@ -44,8 +44,8 @@ async def test_b81_a_broker_that_lost_its_storage(own_rig: Rig, own_server: Real
     await asyncio.to_thread(own_server.kill9)
     shutil.rmtree(own_server.store)
     await asyncio.to_thread(own_server.start)
-    await rig.journal.started(await trigger_at_last(rig, "ping"), within=10)
-    assert (await rig.journal.ended(lost, within=10)).reason == "fenced"
+    await rig.journal.started(await trigger_at_last(rig, "ping"))
+    assert (await rig.journal.ended(lost)).reason == "fenced"
     for record in await rig.all_ended("four", [await trigger_at_last(rig, "four", 0.01) for _ in range(20)]):
         assert (record.status, record.starts) == (RunStatus.SUCCEEDED, 1)
     await rig.retired("four")
@@ -72,8 +72,8 @@ async def test_b81_a_broker_restored_from_a_backup(own_rig: Rig, own_server: Rea
     shutil.rmtree(own_server.store)
     shutil.copytree(tmp_path / "backup", own_server.store)
     await asyncio.to_thread(own_server.start)
-    await rig.ping(10)
-    assert (await rig.journal.ended(unheard_of, within=10)).reason == "fenced"
+    await rig.ping(30)
+    assert (await rig.journal.ended(unheard_of)).reason == "fenced"
     record = await rig.ended("hold3", again)
     assert (record.status, record.starts) == (RunStatus.SUCCEEDED, 2)
     for record in await rig.all_ended("four", await rig.trigger_all("four", [0.01] * 20)):
@@ -89,14 +89,14 @@ async def test_b89_a_trigger_to_a_frozen_broker(own_rig: Rig, own_server: RealSe
     await rig.host()
     async with JobClient({"servers": rig.url, "reconnect_time_wait": 0.1}, project=rig.project) as client:
         job = client.get_job("basic", "ping")
-        await (await job.trigger()).wait(5)
+        await (await job.trigger()).wait(30)
         await asyncio.to_thread(own_server.sigstop)
         begun = time.monotonic()
         with pytest.raises(TriggerUnconfirmed) as unsure:
             await job.trigger(timeout=1)
         with pytest.raises(BrokerError):
             await job.trigger(timeout=1, idempotency_key="k")
-        assert time.monotonic() - begun < 3
+        assert time.monotonic() - begun < 8
         own_server.sigcont()
 
         async def stored() -> JobRun[Any] | None:
@@ -105,10 +105,10 @@ async def test_b89_a_trigger_to_a_frozen_broker(own_rig: Rig, own_server: RealSe
             except BrokerError:
                 return None
 
-        runs = [(await eventually(stored, 10, "a trigger being stored")).run_id for _ in range(3)]
+        runs = [(await eventually(stored, what="a trigger being stored")).run_id for _ in range(3)]
         assert len(set(runs)) == 1
         for run_id in (unsure.value.run_id, runs[0]):
-            assert (await client.run("basic", "ping", run_id).wait(5)).starts == 1
+            assert (await client.run("basic", "ping", run_id).wait(30)).starts == 1
     await rig.retired("ping")
     assert len(rig.journal.starts(job="ping")) == 3
 
@@ -130,7 +130,7 @@ async def test_b87_a_broker_without_room_for_everybody(tmp_path: Path, project: 
         await asyncio.sleep(1)  # more tries: none may be the last
         server.config.write_text(roomy)
         os.kill(server.pid, signal.SIGHUP)
-        await rig.ping(15)
+        await rig.ping(30)
         for host in hosts:
             host.ask_health()
         await eventually(lambda: len(rig.journal.lines("health")) == 3)

@@ -74,7 +74,7 @@ class TestTwice:
         await field.host(shop(ran, "second", max_concurrency=4))
         runs = [await field.client.get_job("shop.pay").trigger(n) for n in range(100)]
         for run in runs:
-            assert (await run.wait(15)).status is RunStatus.SUCCEEDED
+            assert (await run.wait(45)).status is RunStatus.SUCCEEDED
         assert len(ran) == 100
         assert set(ran) == {"first", "second"}
 
@@ -84,7 +84,7 @@ class TestTwice:
         module = shop(ran, "one")
         await field.host(module)
         await field.host(module)
-        assert await (await module.jobs["pay"].trigger(1)).result(timeout=10) == "one"
+        assert await (await module.jobs["pay"].trigger(1)).result(timeout=45) == "one"
 
     async def test_b118_one_module_in_hosts_of_two_projects(self, field: Field, nats_url: str, project: str):
         module = shop([], "one")
@@ -92,7 +92,7 @@ class TestTwice:
         async with JobHost([module], project=f"{project}-b", nats=nats_url):
             with pytest.raises(AmbiguousHostError, match=f"{project}-b"):
                 await module.jobs["pay"].trigger(1)
-        assert await (await module.jobs["pay"].trigger(1)).result(timeout=10) == "one"
+        assert await (await module.jobs["pay"].trigger(1)).result(timeout=45) == "one"
 
     @pytest.mark.parametrize("attempts", [1, 2])
     async def test_b118_hosts_that_disagree_warn_once(
@@ -145,7 +145,7 @@ class TestNobodyHosts:
         started = time.monotonic()
         with pytest.raises(TimeoutError, match="3 s"):
             await run.wait(timeout=3)
-        assert 2.5 < time.monotonic() - started < 3.5
+        assert 2.5 < time.monotonic() - started < 10
         assert await run.status() is RunStatus.QUEUED
 
     async def test_b131_described_and_no_host_lives(self, field: Field):
@@ -158,7 +158,7 @@ class TestNobodyHosts:
         with pytest.raises(TimeoutError):
             await run.result(timeout=0.3)
         await field.host(shop(ran, "second"))
-        assert await run.result(timeout=10) == "second"
+        assert await run.result(timeout=45) == "second"
 
     async def test_b131_a_wait_without_an_end_is_cancelled(self, field: Field):
         await field.host(shop([], "one"))
@@ -195,7 +195,7 @@ class TestNobodyHosts:
             env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
         )  # fmt: skip
         try:
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(45):
                 assert process.stdout is not None
                 while await process.stdout.readline() not in {b"waiting\n", b""}:
                     pass

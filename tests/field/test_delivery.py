@@ -13,7 +13,7 @@ from tests.faults.field import api, cpu_share, show, streams_of
 from tests.faults.rig import ACK_WAIT, Rig, eventually
 
 pytestmark = pytest.mark.faults
-RECREATED_WITHIN = 10.0
+RECREATED_WITHIN = 30.0
 # The defaults' proportions: the broker is silent for a third, a run is fenced at two thirds.
 LONGER = {"ACK_WAIT": "9s", "HEARTBEAT_EVERY": "2s", "LOST_AFTER": "20s"}
 
@@ -65,12 +65,12 @@ async def _deleted_under_a_run(rig: Rig, job: str, run_id: str) -> None:
 
     await eventually(there, RECREATED_WITHIN, "the consumer's return")
     assert not rig.journal.ends(run_id)
-    record = await rig.ended(job, run_id, 25)
+    record = await rig.ended(job, run_id)
     assert (record.status, record.starts) == (RunStatus.SUCCEEDED, 1)
-    assert (await rig.ended(job, gap, 15)).status is RunStatus.SUCCEEDED
+    assert (await rig.ended(job, gap)).status is RunStatus.SUCCEEDED
     assert len(rig.journal.starts(run_id)) == len(rig.journal.starts(gap)) == 1
     assert rig.journal.most_live(job) <= (1 if job == "gate" else 8)
-    await rig.retired(job, 20)
+    await rig.retired(job)
 
 
 async def test_b73_the_jobs_stream_deleted_while_idle(rig: Rig) -> None:
@@ -94,7 +94,7 @@ async def test_b73_the_jobs_stream_deleted_under_runs(rig: Rig) -> None:
         await rig.journal.started(run_id)
     await api(rig.url, f"STREAM.DELETE.JETJOBS_{rig.project}")
     for job, run_id in runs.items():
-        record = await rig.ended(job, run_id, 20)
+        record = await rig.ended(job, run_id)
         assert (record.status, record.starts) == (RunStatus.SUCCEEDED, 1)
     await rig.journal.started(await trigger_at_last(rig), within=RECREATED_WITHIN)
     for job, run_id in runs.items():
@@ -112,7 +112,7 @@ async def test_b73_everything_of_the_project_deleted_while_idle(rig: Rig) -> Non
         await api(rig.url, f"STREAM.DELETE.{stream}")
     await settle_down(host.pid)
     run_id = await trigger_at_last(rig, allow_unknown=True)
-    record = await rig.ended("ping", run_id, 2 * RECREATED_WITHIN)
+    record = await rig.ended("ping", run_id, RECREATED_WITHIN)
     assert (record.status, record.starts) == (RunStatus.SUCCEEDED, 1)
     assert await streams_of(rig.url, rig.project) == before
     await rig.journal.started(await trigger_at_last(rig), within=RECREATED_WITHIN)  # callers know the job again
@@ -125,7 +125,7 @@ async def test_b73_the_records_bucket_deleted_while_idle(rig: Rig) -> None:
     await rig.ping()
     await api(rig.url, f"STREAM.DELETE.KV_jetjobs_{rig.project}_runs")
     run_id = await rig.trigger("ping")
-    record = await rig.ended("ping", run_id, 2 * RECREATED_WITHIN)
+    record = await rig.ended("ping", run_id, RECREATED_WITHIN)
     assert (record.status, len(rig.journal.starts(run_id))) == (RunStatus.SUCCEEDED, 1)
     assert host.process.poll() is None
 
@@ -183,37 +183,37 @@ async def delivered_once(rig: Rig, seconds: float, **settings: str) -> None:
 )
 async def test_b69_a_retry_that_waits_holds_no_slot(rig: Rig, how: str, after: float) -> None:
     """The job's limit is 1 and the first run waits for its retry; the second starts at once."""
-    await rig.host()
+    await rig.host(**LONGER)
     first = await rig.trigger("one_at_a_time", how)
     failed = await rig.journal.ended(first)
     begun = time.monotonic()
     second = await rig.trigger("one_at_a_time", "second")
-    assert (await rig.journal.started(second)).at - begun < ACK_WAIT / 2, "no redelivery had to free the slot"
+    assert (await rig.journal.started(second)).at - begun < 4.5, "no redelivery had to free the slot"
     await rig.ended("one_at_a_time", second)
     waiting = await rig.record("one_at_a_time", first)
     assert (waiting.status, waiting.attempt, waiting.finished_at) == (RunStatus.RETRYING, 1, None)
     assert waiting.retry_at is not None
     assert waiting.started_at is not None
-    assert abs((waiting.retry_at - waiting.started_at).total_seconds() - after) < 1
+    assert after - 0.1 <= (waiting.retry_at - waiting.started_at).total_seconds() < after + 5
     await rig.retired("one_at_a_time")
-    again = await rig.journal.started(first, times=2, within=after + 10)
-    assert after <= again.at - failed.at < after + 5
+    again = await rig.journal.started(first, times=2, within=after + 30)
+    assert after <= again.at - failed.at < after + 20
 
 
 async def test_b75_triggers_after_idle_gaps_start_at_once(rig: Rig) -> None:
     """No orphaned pull swallows the next message, whatever the gap."""
-    await rig.host()
+    await rig.host(**LONGER)
     lags = await lags_after(rig, [5.6] + [1.1] * 5)
     show(f"publish to start, s: worst {max(lags):.3f}, median {sorted(lags)[len(lags) // 2]:.4f}")
-    assert max(lags) < 1
+    assert max(lags) < 4
 
 
 @pytest.mark.soak
 @pytest.mark.timeout(400)
 async def test_b75_triggers_after_idle_gaps_start_at_once_for_minutes(rig: Rig) -> None:
     """As reported: every 7 s for three minutes (pulls expire meanwhile), then every 1.1 s."""
-    await rig.host()
-    assert max(await lags_after(rig, [7.0] * 26 + [1.1] * 60)) < 1
+    await rig.host(**LONGER)
+    assert max(await lags_after(rig, [7.0] * 26 + [1.1] * 60)) < 4
 
 
 async def lags_after(rig: Rig, gaps: list[float]) -> list[float]:

@@ -22,7 +22,7 @@ async def test_b67_a_call_into_c_code_longer_than_the_ack_wait(rig: Rig) -> None
     assert (await rig.journal.started(run_id, times=2)).pid == second.pid
     record = await rig.ended(job, run_id)
     assert (record.status, record.result, record.starts) == (RunStatus.SUCCEEDED, "attempt 2", 2)
-    await rig.journal.ended(run_id, times=2, within=20)
+    await rig.journal.ended(run_id, times=2)
     await rig.retired(job)
     second.sigterm()
     assert await second.exit_code() == 0
@@ -35,10 +35,10 @@ async def test_b67_a_call_into_c_code_longer_than_the_ack_wait(rig: Rig) -> None
 async def test_b71_no_thread_for_a_handler(rig: Rig) -> None:
     """A system without room for a thread costs an attempt, at once and in words; slots and threads come back."""
     host = await rig.host("hostile", "basic")
-    starving = await rig.trigger("hostile.starves_threads", 2)
+    starving = await rig.trigger("hostile.starves_threads", 6)
     await rig.journal.started(starving)
     run_id = await rig.trigger("block_thread", 0)
-    record = await rig.ended("block_thread", run_id, 2)
+    record = await rig.ended("block_thread", run_id)
     assert (record.status, record.starts) == (RunStatus.FAILED, 1)
     assert record.error is not None
     assert (record.error.type, "thread" in record.error.message) == ("NoThread", True)
@@ -57,11 +57,11 @@ async def test_b73_a_record_removed_under_its_run(rig: Rig) -> None:
     """By an operator: the handler is told, the message is still there, and the run is done once more, alone."""
     for _ in range(2):
         await rig.host()
-    run_id = await rig.trigger("hold3", 3)
+    run_id = await rig.trigger("hold3", 6)
     await rig.journal.started(run_id)
     key = f"$KV.jetjobs_{rig.project}_runs.basic.hold3.{run_id}"
     assert (await api(rig.url, f"STREAM.PURGE.KV_jetjobs_{rig.project}_runs", {"filter": key}))["purged"] == 1
-    assert (await rig.journal.ended(run_id, within=3)).reason == "fenced"
+    assert (await rig.journal.ended(run_id)).reason == "fenced"
     record = await rig.ended("hold3", run_id)
     assert (record.status, record.starts) == (RunStatus.SUCCEEDED, 1)
     assert len(rig.journal.starts(run_id)) == 2
@@ -93,7 +93,7 @@ async def test_b69_put_off_for_no_time_at_all_until_it_expires(rig: Rig) -> None
     await rig.host("hostile", "basic")
     runs = [await rig.trigger("hostile.at_once_again") for _ in range(10)]
     for _ in range(5):
-        await rig.ping(1)
+        await rig.ping(3.5)
     for run_id in runs:
         record = await rig.ended("hostile.at_once_again", run_id)
         assert record.status is RunStatus.FAILED

@@ -65,7 +65,7 @@ async def test_b24_a_host_whose_clock_is_off_by_hours(nats_url: str, project: st
         quick = await hold.trigger(0, start_within="20s", expires_in="40s")
         retried = await client.get_job("clocked", "fails_once").trigger(expires_in="40s")
         for run in (quick, retried, long_one):
-            record = await run.wait(timeout=20)
+            record = await run.wait(timeout=45)
             assert (record.status, record.interruptions) == (RunStatus.SUCCEEDED, 0)
             assert near_now(record.created_at, record.started_at, record.finished_at)
             assert record.started_at is not None
@@ -88,9 +88,9 @@ async def test_b24_a_client_whose_clock_is_off_by_hours(nats_url: str, project: 
         begun = time.monotonic()
         delayed = await hold.trigger(0, delay=2)
         within = await hold.trigger(0, start_within="20s")
-        assert (await within.wait(timeout=5)).status is RunStatus.SUCCEEDED
-        assert (await delayed.wait(timeout=10)).status is RunStatus.SUCCEEDED
-        assert 1.5 < time.monotonic() - begun < 6
+        assert (await within.wait(timeout=45)).status is RunStatus.SUCCEEDED
+        assert (await delayed.wait(timeout=45)).status is RunStatus.SUCCEEDED
+        assert 1.5 < time.monotonic() - begun < 20
         waiting = await hold.trigger(0, delay="1h")
         await waiting.reschedule(datetime.now(UTC) + timedelta(seconds=1.5))
-        assert (await waiting.wait(timeout=10)).status is RunStatus.SUCCEEDED
+        assert (await waiting.wait(timeout=45)).status is RunStatus.SUCCEEDED

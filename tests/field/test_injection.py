@@ -80,12 +80,12 @@ async def call_all(field: Field, evil: str) -> None:
         lambda: client.runs.get(evil, module="shop", job="pay"),
         client.run("shop", "pay", evil).record,
         client.run("shop", "pay", evil).cancel,
-        lambda: client.run("shop", "pay", evil).wait(timeout=2),
+        lambda: client.run("shop", "pay", evil).wait(timeout=45),
     ):
         with pytest.raises(RunNotFound):
             await ask()
     keyed = await client.get_job("shop.pay").trigger({evil: evil}, idempotency_key=evil)
-    assert await keyed.result(timeout=10) == {evil: evil}
+    assert await keyed.result(timeout=45) == {evil: evil}
     assert (await keyed.record()).key == evil
     later = await client.get_job("shop.pay").trigger({evil: evil}, idempotency_key=evil + "later", delay="1h")
     assert (await later.record()).key == evil + "later"
@@ -101,7 +101,7 @@ async def test_b119_no_text_of_strangers_becomes_a_subject(tracing_server: RealS
     )
     async with field_of(tracing_server.url, project) as field:
         await field.host(shop())
-        await (await field.client.get_job("shop.pay").trigger()).result(timeout=10)
+        await (await field.client.get_job("shop.pay").trigger()).result(timeout=45)
         since = len(tracing_server.log)
         for evil in EVIL:
             await call_all(field, evil)

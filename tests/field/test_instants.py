@@ -43,12 +43,12 @@ async def _past_and_soon(rig: Rig) -> list[str]:
     past = await rig.trigger_first("ping", at=now - timedelta(hours=1))
     soon = await rig.trigger("ping", at=now + timedelta(seconds=3))
     host = await rig.host()
-    await rig.journal.started(past, within=3)
+    await rig.journal.started(past)
     await rig.ended("ping", past)  # killed in it, it would be lost: it has one attempt
     host.kill9()
     host = await rig.host()
     await rig.journal.started(soon)
-    assert 3 <= time.time() - now.timestamp() < 8
+    assert 3 <= time.time() - now.timestamp() < 30
     await _once(rig, [past, soon])
     return [past, soon]
 
@@ -68,12 +68,12 @@ async def test_b21_a_run_at_an_instant_is_no_other_after_minutes_of_restarts(own
     late = await own_rig.trigger("ping", at=waits)
     host = await _restarted(own_rig, own_rig.hosts[-1], 3, 35)
     await _once_but(own_rig, runs, late)
-    await own_rig.journal.started(late, within=90)
+    await own_rig.journal.started(late, within=120)
     await _once(own_rig, [*runs, late])
     assert any(own_server.store.rglob("sched.db"))
     await asyncio.to_thread(own_server.kill9)
     await asyncio.to_thread(own_server.start)
-    await own_rig.ping(within=15)
+    await own_rig.ping(within=30)
     await _restarted(own_rig, host, 1, 3)
     await _once(own_rig, [*runs, late])
 

@@ -115,7 +115,7 @@ async def test_b40_errors_of_any_size(field: Field, job: str):
     await field.host(failing(job))
     for how, (_, kind, says) in RAISES.items():
         run = await field.client.get_job("errors", job).trigger(how)
-        record = await run.wait(timeout=5)
+        record = await run.wait(timeout=45)
         assert (how, record.status, record.attempt) == (how, RunStatus.FAILED, 1)
         assert record.error is not None
         assert record.error.type.startswith(kind), how
@@ -125,14 +125,14 @@ async def test_b40_errors_of_any_size(field: Field, job: str):
         assert len(record.error.traceback.encode()) <= TRACEBACK, how
         json.dumps(to_jsonable(record.error.message), allow_nan=False).encode()
         with pytest.raises(RunFailed):
-            await run.result(timeout=5)
+            await run.result(timeout=45)
     assert max((await field.record_sizes()).values()) < 64 * 1024
     await field.retired(f"errors.{job}")
 
 
 async def test_b40_a_reason_of_megabytes(field: Field):
     await field.host(failing("skips"))
-    record = await (await field.client.get_job("errors.skips").trigger()).wait(timeout=5)
+    record = await (await field.client.get_job("errors.skips").trigger()).wait(timeout=45)
     assert record.status is RunStatus.SKIPPED
     assert record.skip_reason is not None
     assert len(record.skip_reason) <= REASON
@@ -146,7 +146,7 @@ async def test_b44_not_a_number_reaches_no_reader(field: Field, tmp_path: Path):
     await field.host(failing("gives_nan"))
     run = await field.client.get_job("errors.gives_nan").trigger()
     with pytest.raises(RunFailed, match=r"result not serialisable.*result\[\"x\"\]"):
-        await run.result(timeout=5)
+        await run.result(timeout=45)
     for how in ("control-characters", "half-characters", "huge"):
         await (await field.client.get_job("errors.fails").trigger(how)).wait(5)
     terminal = Terminal(tmp_path, nats=field.url, project=field.project)

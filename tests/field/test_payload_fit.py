@@ -86,7 +86,7 @@ async def test_b52_by_name_it_fails_once_and_names_the_field(nats_url: str, proj
     async with field_of(nats_url, project) as field:
         await field.host(fit(starts))
         run = await field.client.get_job("fit", job).trigger(payload)
-        record = await run.wait(timeout=5)
+        record = await run.wait(timeout=45)
         assert (record.status, record.attempt, record.max_attempts) == (RunStatus.FAILED, 1, 5)
         assert record.error is not None
         assert record.error.type == "PayloadInvalidError"
@@ -114,8 +114,8 @@ async def test_b52_extra_keys_where_the_model_ignores_them(nats_url: str, projec
     """As pydantic does by default."""
     async with field_of(nats_url, project) as field:
         await field.host(fit())
-        assert await (await field.client.get_job("fit.wants").trigger({"b": 1, "c": 2})).result(timeout=5) == 1
-        assert await (await field.client.get_job("fit.none").trigger({"c": 2})).result(timeout=5) == "ran"
+        assert await (await field.client.get_job("fit.wants").trigger({"b": 1, "c": 2})).result(timeout=45) == 1
+        assert await (await field.client.get_job("fit.none").trigger({"c": 2})).result(timeout=45) == "ran"
 
 
 async def newer(field: Field, name: str, **headers: str) -> None:
@@ -142,7 +142,7 @@ async def test_b50_a_newer_releases_payload_waits_for_a_newer_host(nats_url: str
         await until_it(bounced)
         # Between its visits it waits outside the queue: the job's only slot is free for others.
         run = await field.client.get_job("fit.wants").trigger({"a": 1, "b": 2})
-        assert (await run.wait(timeout=5)).status is RunStatus.SUCCEEDED
+        assert (await run.wait(timeout=45)).status is RunStatus.SUCCEEDED
         assert (await field.client.runs.get("x1", module="fit", job="wants")).status is RunStatus.SCHEDULED
         module = Module("fit")
 
@@ -191,10 +191,10 @@ async def test_b50_a_retry_waits_for_a_host_of_the_release_its_payload_is_for(na
         await first.close()
         await field.host(order(After, starts), version="2")
         newer = await field.client.get_job(order(After, []).jobs["order"]).trigger({"address": "here"})
-        assert await newer.result(timeout=10) == 2
+        assert await newer.result(timeout=45) == 2
         assert await run.status() is RunStatus.RETRYING
         await field.host(order(Before, starts), version="1")
-        assert await run.result(timeout=20) == 2
+        assert await run.result(timeout=45) == 2
         assert starts.count("Before") == 2
 
 
@@ -205,7 +205,7 @@ async def test_b50_when_no_newer_host_comes_it_ends(nats_url: str, project: str,
         await field.host(fit())
         value = await in_ms(field, 1500) if limit == "Start-Deadline" else "1500"
         await newer(field, "x1", **{f"Jetjobs_{limit}": value})
-        record = await field.ended("fit.wants", "x1", within=10)
+        record = await field.ended("fit.wants", "x1")
         if limit == "Start-Deadline":
             assert (record.status, record.attempt) == (RunStatus.FAILED, 1)
             assert "b: Field required" in str(record.error)
@@ -213,7 +213,7 @@ async def test_b50_when_no_newer_host_comes_it_ends(nats_url: str, project: str,
             assert record.status is RunStatus.MISSED
             assert "expired" in str(record.skip_reason)
         await field.retired("fit.wants")
-        assert await (await field.client.get_job("fit.ping").trigger()).result(timeout=5) == "pong"
+        assert await (await field.client.get_job("fit.ping").trigger()).result(timeout=45) == "pong"
 
 
 async def test_b52_my_own_schema_is_failed_at_once(nats_url: str, project: str):
@@ -224,7 +224,7 @@ async def test_b52_my_own_schema_is_failed_at_once(nats_url: str, project: str):
         assert digest is not None
         lines = head(Jetjobs_Payload_Schema=digest)
         await field.raw.pub(field.subject("fit.wants", "run.x1"), b'{"a": 1}', lines)
-        assert (await field.ended("fit.wants", "x1", within=3)).status is RunStatus.FAILED
+        assert (await field.ended("fit.wants", "x1")).status is RunStatus.FAILED
 
 
 async def test_a_large_payload_survives_retries(nats_url: str, project: str):
@@ -242,5 +242,5 @@ async def test_a_large_payload_survives_retries(nats_url: str, project: str):
         await field.host(module)
         body = bytes(range(256)) * 8000
         run = await field.client.get_job("large.digest").trigger(body)
-        assert await run.result(timeout=20) == hashlib.sha256(body).hexdigest()
+        assert await run.result(timeout=45) == hashlib.sha256(body).hexdigest()
         assert seen == [hashlib.sha256(body).hexdigest()] * 3

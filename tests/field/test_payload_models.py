@@ -178,7 +178,7 @@ async def test_b46_b52_a_value_is_the_same_in_the_handler_and_as_a_result(field:
     starts: list[Any] = []
     module = typed(kind, starts)
     await field.host(module)
-    found = await (await field.client.get_job(module.jobs["take"]).trigger(value)).result(timeout=5)
+    found = await (await field.client.get_job(module.jobs["take"]).trigger(value)).result(timeout=45)
     assert (found, type(found)) == (value, type(value))
     assert (starts, [type(each) for each in starts]) == ([value], [type(value)])
 
@@ -232,6 +232,6 @@ async def test_b50_a_payload_changed_by_its_handler_comes_as_it_was(field: Proje
 
     await field.host(module)
     run = await field.client.get_job("typed.change").trigger({"x": [0]})
-    assert await run.result(timeout=10) == 3
+    assert await run.result(timeout=45) == 3
     assert seen == ["{'x': [0]}"] * 3
     assert (await run.record()).payload == {"x": [0]}

@@ -110,7 +110,7 @@ async def test_b48_many_levels_published_raw(field: Field):
     info = await field.retired("types.echo")
     assert info.delivered is not None
     assert info.delivered.consumer_seq == len(DEEP)
-    assert await (await field.client.get_job("types.echo").trigger("ping")).result(timeout=5) == "ping"
+    assert await (await field.client.get_job("types.echo").trigger("ping")).result(timeout=45) == "ping"
 
 
 def extension(code: int, data: bytes) -> bytes:
@@ -182,7 +182,7 @@ async def test_b42_b44_b48_a_result_that_can_not_be_stored_fails_once(field: Fie
     """One attempt, and whoever waits is told why."""
     run = await field.client.get_job("types.give").trigger(which)
     with pytest.raises(RunFailed, match="result not serialisable") as failed:
-        await run.result(timeout=5)
+        await run.result(timeout=45)
     record = failed.value.record
     assert (record.status, record.attempt, record.max_attempts) == (RunStatus.FAILED, 1, 3)
     assert "hush" not in str(record.error)

@@ -125,7 +125,7 @@ def test_b46_any_value_goes_there_and_back(nats_url: str, project: str):
             @given(values)
             def there_and_back(value: Any) -> None:
                 async def once() -> Any:
-                    return await (await field.client.get_job("types.echo").trigger(value)).result(timeout=10)
+                    return await (await field.client.get_job("types.echo").trigger(value)).result(timeout=45)
 
                 found = runner.run(once())
                 assert found == value
@@ -161,7 +161,7 @@ PARIS = datetime(2026, 10, 25, 2, 30, tzinfo=ZoneInfo("Europe/Paris"), fold=1)
 async def test_b46_values_keep_their_type(field: Field, value: Any):
     """Dates with and without zone, spans, UUIDs, bytes."""
     run = await field.client.get_job("types.echo").trigger({"x": value})
-    result = (await run.result(timeout=10))["x"]
+    result = (await run.result(timeout=45))["x"]
     assert (result, type(result)) == (value, type(value))
     if isinstance(value, datetime):
         assert (result.utcoffset(), result.fold, str(result.tzinfo)) == (
@@ -174,7 +174,7 @@ async def test_b46_bytes_by_other_names_come_as_bytes(field: Field):
     """A memoryview, also one with holes, and a bytearray."""
     echo = field.client.get_job("types.echo")
     for value in (bytearray(b"ab"), memoryview(b"ab"), memoryview(b"axbx")[::2]):
-        assert await (await echo.trigger(value)).result(timeout=10) == b"ab"
+        assert await (await echo.trigger(value)).result(timeout=45) == b"ab"
 
 
 async def test_b46_models_and_their_like_come_as_what_they_are(nats_url: str, project: str):
@@ -191,11 +191,11 @@ async def test_b46_models_and_their_like_come_as_what_they_are(nats_url: str, pr
         }
         for name, (payload, result) in expected.items():
             run = await field.client.get_job(module.jobs[name]).trigger(payload)
-            found = await run.result(timeout=10)
+            found = await run.result(timeout=45)
             assert (found, type(found)) == (result, type(result))
             # By name there is no type to make it again: the plain value comes.
             by_name = await field.client.get_job("types", name).trigger(payload)
-            assert codec.encode(await by_name.result(timeout=10)) == codec.encode(result)
+            assert codec.encode(await by_name.result(timeout=45)) == codec.encode(result)
 
 
 async def test_b52_a_wrong_type_is_refused_in_the_caller(nats_url: str, project: str):

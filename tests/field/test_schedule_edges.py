@@ -64,7 +64,7 @@ async def test_b19_a_run_that_waits_for_its_retry_is_going_on(field: Field, due:
     due.add("fails", Every("1s"), raises=ValueError("again"), max_attempts=3, backoff=backoff, max_concurrency=5)
     due.add("snoozes", Every("1s"), raises=Snooze("1200ms"), max_concurrency=5)
     await field.host(due.module)
-    await until(lambda: min(len(each) for each in due.starts.values()) >= 6, within=20)
+    await until(lambda: min(len(each) for each in due.starts.values()) >= 6)
     for job, starts in due.starts.items():
         assert starts == sorted(starts)  # none begins before the one before it is through with its three starts
         assert set(Counter(starts[:6]).values()) == {3}
@@ -88,7 +88,7 @@ async def test_b21_before_its_start_and_after_its_end_nothing_fires(field: Field
         return all(each.state is ScheduleState.COMPLETED for each in found)
 
     host = await field.host(due.module)
-    await until_it(completed, within=15)
+    await until_it(completed)
     ran = {job: list(starts) for job, starts in due.starts.items()}
     assert ran["over"] == ran["too_late"] == []
     for job in ("every", "cron"):
@@ -112,7 +112,7 @@ async def test_b01_two_hosts_of_one_release_that_declare_another_interval_do_not
     message = await due.message("j", "every")
     assert message is not None
     assert message.headers["Nats-Schedule"] == "@every 3s"
-    await until(lambda: len({*due.starts["j"], *other.starts["j"]}) >= 3, within=20)
+    await until(lambda: len({*due.starts["j"], *other.starts["j"]}) >= 3)
     assert await due.message("j", "every") == message
     ran = sorted([*due.starts["j"], *other.starts["j"]])[-3:]
     assert [later - sooner for sooner, later in pairwise(ran)] == [3, 3]
@@ -143,5 +143,5 @@ async def test_b01_names_that_differ_in_case_alone_are_schedules_of_their_own(fi
     await until(lambda: min(len(each) for each in due.starts.values()) >= 6)
     ids = {schedule_id(JobAddress("m", job), name) for job in ("j", "J") for name in ("a", "A", "every")}
     assert len(ids) == 6
-    runs = await asyncio.wait_for(field.client.runs.list(module="m", limit=100), 5)
+    runs = await asyncio.wait_for(field.client.runs.list(module="m", limit=100), 45)
     assert {run.trigger.schedule_id for run in runs} == ids

@@ -124,7 +124,7 @@ async def test_b17_hosts_and_broker_away_together(schedules: ScheduleRig, own_se
     back = await _outage(own_server, crash=crash)
     await schedules.host(jobs)
     for job in jobs:
-        found = await schedules.settled(job, "every", back + 4, within=30)
+        found = await schedules.settled(job, "every", back + 4)
         due = schedules.due(job)
         assert len(set(due)) == len(due)
         assert found.last_occurrence is not None
@@ -146,17 +146,17 @@ async def test_b17_a_crash_loses_no_tick_of_a_long_interval(schedules: ScheduleR
     due = began.timestamp()
     await asyncio.sleep(max(0.0, due - 2 - time.time()))
     await _outage(own_server, crash=True, away=5)
-    starts = await schedules.started("j", 1, within=15)
+    starts = await schedules.started("j", 1)
     assert starts[0].due == due
-    assert starts[0].now - due < 12
+    assert starts[0].now - due < 18, "before the next tick"
 
 
 async def test_b17_a_run_over_an_outage_is_not_doubled(schedules: ScheduleRig, own_server: RealServer):
     await schedules.host({"j": {"triggers": [every("1s")], "takes": 6, "at_once": 2}})
     await schedules.started("j", 1)
     back = await _outage(own_server, crash=True, away=3)
-    await schedules.started("j", 2, within=20)
+    await schedules.started("j", 2)
     assert schedules.rig.journal.most_live("j") == 1
-    await eventually(lambda: time.time() > back + 2, 5)
+    await eventually(lambda: time.time() > back + 2)
     due = schedules.due("j")
     assert len(set(due)) == len(due)

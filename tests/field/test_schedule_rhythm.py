@@ -65,7 +65,7 @@ async def test_b03_what_code_no_longer_has_fires_no_more(schedules: ScheduleRig,
 
     host = await next_host({"j": {"triggers": [every("2s"), cron("*/2 * * * * *")], "at_once": 2}})
     kept = await schedules.sequence("j", "every")
-    await eventually(lambda: schedules.starts("j", "cron"), 10)
+    await eventually(lambda: schedules.starts("j", "cron"))
     await schedules.stop(host)
     host = await next_host({"j": {"triggers": [every("2s")]}})
     assert await schedules.message("j", "cron") is None

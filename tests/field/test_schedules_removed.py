@@ -67,7 +67,7 @@ async def test_b03_what_somebody_removes_is_written_again(field: Field, harm: Ca
     await until(lambda: min(map(len, due.values())) >= 2)
     await harm(field)
     before = {name: len(each) for name, each in due.items()}
-    await until(lambda: all(len(due[name]) >= before[name] + 3 for name in due), within=25)
+    await until(lambda: all(len(due[name]) >= before[name] + 3 for name in due))
     for each in due.values():
         assert len(set(each)) == len(each)
         assert [later - sooner for sooner, later in pairwise(each[-2:])] == [1]

@@ -78,7 +78,7 @@ async def test_b91_storage_full_and_room_again(tmp_path: Path, small_server: str
     rig = Rig(tmp_path, small_server, project)
     try:
         host = await rig.host()
-        running = await rig.trigger("hold", 3)
+        running = await rig.trigger("hold", 8)
         await rig.journal.started(running)
         async with Ballast(small_server) as ballast:
             await ballast.take_all()
@@ -87,13 +87,13 @@ async def test_b91_storage_full_and_room_again(tmp_path: Path, small_server: str
             assert {type(error) for error in refused} == {StorageFull}
             assert all("nothing was stored" in str(error) for error in refused)
             await rig.journal.ended(running)
-            await eventually(lambda: host.events("run_not_saved"), 10, "the host missing room for the outcome")
+            await eventually(lambda: host.events("run_not_saved"), what="the host missing room for the outcome")
             assert (await rig.record("hold", running)).status is RunStatus.RUNNING
             with pytest.raises(StorageFull):  # a host that starts now says so instead of waiting
-                async with asyncio.timeout(10):
+                async with asyncio.timeout(45):
                     await JobHost([Module("late")], project=project, nats=small_server).start()
             await ballast.give_back()
-        record = await rig.ended("hold", running, 15)
+        record = await rig.ended("hold", running)
         assert (record.status, record.starts) == (RunStatus.SUCCEEDED, 1)
         again, still_refused = await trigger_many(rig, 5)
         assert still_refused == []
@@ -184,7 +184,7 @@ async def test_b93_a_disk_that_fills_up_in_a_run(tmp_path: Path, small_disk: Pat
     rig = Rig(tmp_path, server.url, project)
     try:
         host = await rig.host(ACK_WAIT="6s", LOST_AFTER="30s")
-        running = await rig.trigger("hold", 4)
+        running = await rig.trigger("hold", 8)
         await rig.journal.started(running)
         filler = small_disk / "filler"
         fill(filler)
@@ -192,13 +192,13 @@ async def test_b93_a_disk_that_fills_up_in_a_run(tmp_path: Path, small_disk: Pat
         assert errors, "the disk was not full"
         assert all(isinstance(error, BrokerError) for error in errors)
         assert all("x" * 100 not in str(error) for error in errors)
-        await eventually(lambda: not_well(rig, host), 15, "health saying so")
+        await eventually(lambda: not_well(rig, host), what="health saying so")
         filler.unlink()
         await asyncio.to_thread(server.restart)
-        record = await rig.ended("hold", running, 30)
+        record = await rig.ended("hold", running)
         assert (record.status, record.starts) == (RunStatus.SUCCEEDED, 1)
         assert len(rig.journal.starts(running)) == 1
-        await rig.ping(15)
+        await rig.ping(30)
         assert host.process.poll() is None
     finally:
         await rig.close()

@@ -95,7 +95,7 @@ async def test_b121_a_pickle_where_a_record_should_be(field: Field, tmp_path: Pa
     """Readers say so, and go on with the others."""
     touched = tmp_path / "touched"
     good = await field.client.get_job("billing.echo").trigger(1)
-    await good.wait(timeout=10)
+    await good.wait(timeout=45)
     whole = await field.nats.jetstream().get_last_msg(
         f"KV_jetjobs_{field.project}_runs", f"$KV.jetjobs_{field.project}_runs.billing.echo.{good.run_id}"
     )
@@ -110,7 +110,7 @@ async def test_b121_a_pickle_where_a_record_should_be(field: Field, tmp_path: Pa
             await field.client.run("billing", "echo", run_id).record()
     # A trigger of the same run finds the record in its place.
     await field.raw.pub(field.subject("billing.echo", "run.bare"), b"1")
-    await (await field.client.get_job("billing.echo").trigger(2)).result(timeout=10)
+    await (await field.client.get_job("billing.echo").trigger(2)).result(timeout=45)
     assert not touched.exists()
 
 

@@ -70,7 +70,7 @@ def test_b22_a_broker_without_zones_refuses_a_named_one_and_is_told_of(zoneless:
     terminal.env["NATS_URL"] = zoneless
     done = terminal.run("run", "named")
     assert done.code == 2
-    assert done.took < 10
+    assert done.in_time
     for part in ("shop.look/daily", "10223", 'broker know the zone "Europe/Berlin"', "install tzdata there"):
         assert part in done.last_line
     assert "Traceback" not in done.err
@@ -97,7 +97,7 @@ def test_b22_a_host_without_zones_refuses_a_named_one_at_its_declaration(no_zone
     no_zones_here.env["NATS_URL"] = nats_url
     done = no_zones_here.run("run", "named")
     assert done.code == 2
-    assert done.took < 10
+    assert done.in_time
     assert 'timezone "Europe/Berlin": this Python has no time zone database' in done.err
     assert "install the package tzdata" in done.err
 
@@ -132,7 +132,7 @@ async def test_b22_other_rules_here_than_at_the_broker(
                     said.append(capsys.readouterr().out)
                     return "schedule_zone_differs" in "".join(said)
 
-                await until(warned, within=15)
+                await until(warned)
                 assert "m.theirs/cron" in "".join(said)
     finally:
         server.remove()

@@ -36,14 +36,14 @@ def family() -> tuple[Module, list[int]]:
     async def total(ctx: JobContext[Any], numbers: list[int]) -> int:
         """Waits for its children, which have slots of their own."""
         runs = [await ctx.trigger_child(part, number) for number in numbers]
-        return sum([await run.result(timeout=10) for run in runs])
+        return sum([await run.result(timeout=45) for run in runs])
 
     @module.job(timeout="20s")
     def add_up(ctx: JobContext[Any], numbers: list[int]) -> int:
         """The run that a thread gets has calls that block."""
         runs = [ctx.trigger_child_blocking("family.part", number, key=f"n-{number}") for number in numbers]
-        assert [run.wait(timeout=10).status for run in runs] == [RunStatus.SUCCEEDED] * len(runs)
-        return sum(run.result(timeout=10) for run in runs)
+        assert [run.wait(timeout=45).status for run in runs] == [RunStatus.SUCCEEDED] * len(runs)
+        return sum(run.result(timeout=45) for run in runs)
 
     @module.job(timeout="1s")
     def refused(ctx: JobContext[Any]) -> None:
@@ -57,7 +57,7 @@ async def test_a_repeated_attempt_of_a_plain_function_makes_the_same_children(na
     async with field_of(nats_url, project) as field:
         await field.host(module)
         run = await field.client.get_job("family.split").trigger([1, 2, 3])
-        record = await run.wait(timeout=15)
+        record = await run.wait(timeout=45)
         assert (record.status, record.attempt) == (RunStatus.SUCCEEDED, 2)
         children = [await field.ended("family.part", run_id) for run_id in record.result]
         assert [(child.result, child.parent_run_id) for child in children] == [(n * n, run.run_id) for n in (1, 2, 3)]
@@ -73,14 +73,14 @@ async def test_a_parent_may_wait_for_its_children_s_results(nats_url: str, proje
     async with field_of(nats_url, project) as field:
         await field.host(module)
         run = await field.client.get_job("family", job).trigger([1, 2, 3])
-        assert await run.result(timeout=15) == 14
+        assert await run.result(timeout=45) == 14
 
 
 async def test_a_payload_that_doesn_t_fit_is_refused_in_the_thread(nats_url: str, project: str):
     module, seen = family()
     async with field_of(nats_url, project) as field:
         await field.host(module)
-        record = await (await field.client.get_job("family.refused").trigger()).wait(timeout=15)
+        record = await (await field.client.get_job("family.refused").trigger()).wait(timeout=45)
         assert record.error is not None
         assert record.error.type == "PayloadInvalidError"
         assert seen == []
@@ -95,6 +95,6 @@ async def test_children_of_another_project_s_job_are_unknown(nats_url: str, proj
 
     async with field_of(nats_url, project) as field:
         await field.host(module)
-        record = await (await field.client.get_job("lonely.ask").trigger()).wait(timeout=15)
+        record = await (await field.client.get_job("lonely.ask").trigger()).wait(timeout=45)
         assert record.error is not None
         assert record.error.type == "UnknownJobError"

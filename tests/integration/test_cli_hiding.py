@@ -26,7 +26,7 @@ async def test_what_a_job_hides_is_shown_by_no_command(tmp_path: Path, nats_url:
     order = {"card": {"number": "4111-secret", "name": "visible"}}
     async with JobHost([shop], project=project, nats=nats_url), JobClient(nats_url, project=project) as client:
         run = await client.get_job(pay).trigger(order)
-        assert (await run.result(timeout=10))["card"] == order["card"]
+        assert (await run.result(timeout=45))["card"] == order["card"]
         said = [
             await asyncio.to_thread(terminal.run, *command)
             for command in (
@@ -70,7 +70,7 @@ async def test_nor_by_those_that_follow_and_change_runs(tmp_path: Path, nats_url
             plain = await job.trigger({"card": secret})
             large = await job.trigger({"card": secret, "pad": "p" * 40_000})
             refused = await job.trigger({"card": {**secret, "number": "no 41115555"}})
-            ended = [await run.wait(timeout=10) for run in (plain, large, refused)]
+            ended = [await run.wait(timeout=45) for run in (plain, large, refused)]
             waiting = await job.trigger({"card": secret}, delay="1h")
             commands = [("runs", "show", run.run_id, "--json") for run in (large, refused, waiting)]
             commands += [("runs", "logs", plain.run_id), ("runs", "show", waiting.run_id)]

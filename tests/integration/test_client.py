@@ -98,7 +98,7 @@ async def messages(url: str, project: str) -> dict[str, int]:
 async def test_a_run_from_trigger_to_result(client: JobClient, host: Backend):
     run = await client.get_job(*SEND).trigger({"id": 7}, idempotency_key="inv-7")
     assert await run.status() is RunStatus.QUEUED
-    waiting = asyncio.create_task(run.result(timeout=5))
+    waiting = asyncio.create_task(run.result(timeout=45))
     await finish(host, run.key, result={"ok": datetime(2030, 1, 1, tzinfo=UTC)})
     assert await waiting == {"ok": datetime(2030, 1, 1, tzinfo=UTC)}
     assert (await client.runs.get(run.run_id)).status is RunStatus.SUCCEEDED
@@ -131,7 +131,7 @@ async def test_a_delayed_run_fires_and_can_be_moved(client: JobClient, host: Bac
     assert record.scheduled_for is not None
     assert record.scheduled_for > datetime.now(UTC) + timedelta(minutes=90)
     await run.reschedule(datetime.now(UTC))
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(45):
         while await run.status() is RunStatus.SCHEDULED:  # noqa: ASYNC110
             await asyncio.sleep(0.05)  # the broker tells nobody that a schedule fired
     assert await run.status() is RunStatus.QUEUED
@@ -146,7 +146,7 @@ async def test_a_waiting_run_is_cancelled_and_leaves_nothing(
 ):
     run = await client.get_job(*SEND).trigger({"id": 7}, delay=delay)
     assert (await run.cancel()).outcome is CancelOutcome.CANCELLED
-    assert (await run.wait(timeout=2)).status is RunStatus.CANCELLED
+    assert (await run.wait(timeout=45)).status is RunStatus.CANCELLED
     assert (await run.cancel()).outcome is CancelOutcome.ALREADY_FINISHED
     assert await messages(nats_url, project) == {}
 
@@ -157,7 +157,7 @@ async def test_cancel_of_a_running_and_of_an_unknown_run(client: JobClient, host
     run = await client.get_job(*SEND).trigger({"id": 7})
     await start(host, run.key)
     assert (await run.cancel()).outcome is CancelOutcome.ASKED
-    async with asyncio.timeout(2):
+    async with asyncio.timeout(45):
         await heard.wait()
     unknown = client.run(*SEND, "nope")
     with pytest.raises(RunNotFound):
@@ -181,7 +181,7 @@ async def test_results_of_any_size_arrive(client: JobClient, host: Backend):
     stored = await host.runs.get(run.key)
     assert stored is not None
     await host.runs.update(advance(record, Event.SUCCEED, result_body=Body(claim=claim)), stored.revision)
-    assert await run.result(timeout=10) == "y" * 5_000_000
+    assert await run.result(timeout=45) == "y" * 5_000_000
 
 
 async def test_too_large_is_refused_at_the_call(client: JobClient, host: Backend, nats_url: str, project: str):
@@ -226,7 +226,7 @@ async def test_lists(client: JobClient, host: Backend):
     assert [job.address for job in await client.jobs.list()] == [SEND]
     assert [each.host_id for each in await client.hosts.list()] == ["h1"]
     with pytest.raises(RunFailed):
-        await client.run(*SEND, "r2").result(timeout=2)
+        await client.run(*SEND, "r2").result(timeout=45)
 
 
 async def test_a_project_nobody_started(nats_url: str, project: str):
@@ -264,14 +264,14 @@ async def test_it_opens_one_connection_and_closes_what_it_opened(nats_url: str, 
             await asyncio.sleep(0)
         await client.close()
         await connecting
-    await until(lambda: connections() == 0, 5)
+    await until(lambda: connections() == 0)
 
 
 async def test_nobody_listens_at_the_address():
     began = time.monotonic()
     with pytest.raises(BrokerUnavailable):
         await JobClient(f"nats://127.0.0.1:{free_port()}", project="shop").connect()
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - began < 20
 
 
 async def test_every_call_ends_in_time_while_the_server_is_gone(own_server: RealServer, project: str):
@@ -282,7 +282,7 @@ async def test_every_call_ends_in_time_while_the_server_is_gone(own_server: Real
         calls: list[Callable[[], Awaitable[object]]] = [
             lambda: client.get_job(*SEND).trigger(2),
             lambda: client.get_job(*SEND).trigger(2, idempotency_key="k"),
-            lambda: run.wait(timeout=1),
+            lambda: run.wait(timeout=45),
             run.status,
             run.cancel,
             client.runs.list,
@@ -291,8 +291,8 @@ async def test_every_call_ends_in_time_while_the_server_is_gone(own_server: Real
             began = time.monotonic()
             with pytest.raises((BrokerError, TimeoutError)):
                 await call()
-            assert time.monotonic() - began < 1.5
-        waiting = asyncio.create_task(run.wait(timeout=30))
+            assert time.monotonic() - began < 4
+        waiting = asyncio.create_task(run.wait(timeout=45))
         own_server.restart()
         await client.get_job(*SEND).trigger(3, timeout=10)
         await finish(host, run.key)

@@ -74,7 +74,7 @@ class TestLoss:
         await asyncio.sleep(0)
         await connection.close()
         with pytest.raises(BrokerUnavailable, match="closed"):
-            await asyncio.wait_for(waiting, 2)
+            await asyncio.wait_for(waiting, 45)
 
     async def test_closing_while_it_reconnects_leaves_nothing_behind(self, own_server: RealServer):
         options = {"servers": own_server.url, "reconnect_time_wait": 0.001}
@@ -83,9 +83,9 @@ class TestLoss:
         await until(lambda: all(connection.connected_since is None for connection in connections))
         with capture_logs():
             for connection in connections:
-                await asyncio.wait_for(connection.close(), 5)
+                await asyncio.wait_for(connection.close(), 45)
                 await asyncio.sleep(0.0003)  # each at another moment of its attempt
-            await until(lambda: len(asyncio.all_tasks()) == 1, within=5)
+            await until(lambda: len(asyncio.all_tasks()) == 1)
 
     async def test_an_expelled_client_comes_back(self, own_server: RealServer):
         # nats-py closes for ever on an error like this one; hosts must not.
@@ -93,7 +93,7 @@ class TestLoss:
         back = asyncio.Event()
         connection.on_reconnect(back.set)
         await connection.client.publish("x" * 5000, b"")  # a control line too long ends the connection
-        await asyncio.wait_for(back.wait(), 10)
+        await asyncio.wait_for(back.wait(), 45)
         assert connection.is_connected
         await connection.close()
 
@@ -118,7 +118,7 @@ class TestBorrowed:
         back = asyncio.Event()
         connection.on_reconnect(back.set)
         await asyncio.to_thread(own_server.restart)
-        await asyncio.wait_for(back.wait(), 10)
+        await asyncio.wait_for(back.wait(), 45)
         await until(lambda: told == ["lost", "back"])
         await connection.close()
         assert client.is_connected

@@ -140,14 +140,14 @@ async def test_terminal_signals_dont_reach_it(tmp_path: Path):
 def test_gone_when_its_parent_is_killed(tmp_path: Path, words: list[str]):
     with parent(tmp_path, *words) as (process, pid):
         process.kill()
-        assert gone_within(pid, 5)
+        assert gone_within(pid, 20)
 
 
 def test_gone_when_its_parent_is_killed_while_frozen(tmp_path: Path):
     with parent(tmp_path) as (process, pid):
         os.kill(pid, signal.SIGSTOP)
         process.kill()
-        assert gone_within(pid, 5)
+        assert gone_within(pid, 20)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux ends the child of a killed supervisor")
@@ -156,7 +156,7 @@ async def test_gone_when_its_supervisor_is_killed(tmp_path: Path):
         pid = server.pid
         assert server._process is not None
         server._process.kill()
-        assert gone_within(pid, 5)
+        assert gone_within(pid, 20)
         server._process.wait(5)
         assert not server.running
 
@@ -237,12 +237,12 @@ async def test_cluster_forms_and_survives_its_leader(cluster: RealCluster):
     client = await nats.connect(cluster.urls)
     jetstream = client.jetstream()
     await jetstream.add_stream(name="kept", subjects=["kept"], num_replicas=3)
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(45):
         while (leader := await cluster.leader_of("kept")) is None:
             pass
         await jetstream.publish("kept", b"1")
     leader.kill9()
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(45):
         while True:
             with suppress(nats.errors.Error):
                 assert (await jetstream.stream_info("kept")).state.messages == 1

@@ -24,7 +24,7 @@ SETTINGS = HostSettings(**QUICK)
 
 async def said(module: Module, n: int) -> Any:
     run = await module.jobs["say"].trigger(n)
-    return await run.result(timeout=15)
+    return await run.result(timeout=45)
 
 
 class TestTwoHosts:
@@ -58,7 +58,7 @@ class TestTwoHosts:
             await field.host(shop)
             second = await field.host(shop)
             runs = [await shop.jobs["say"].trigger(n) for n in range(20)]
-            assert [await run.result(timeout=15) for run in runs] == [f"shop {n}" for n in range(20)]
+            assert [await run.result(timeout=45) for run in runs] == [f"shop {n}" for n in range(20)]
             await second.close()
             assert await said(shop, 21) == "shop 21"  # the first one is bound still
 
@@ -74,7 +74,7 @@ class TestTwoHosts:
                 await asyncio.to_thread(shop.jobs["say"].trigger_blocking, 1)
             for each in (one, two):
                 run = await each.client.get_job(shop.jobs["say"]).trigger(5)
-                assert await run.result(timeout=15) == "shop 5"
+                assert await run.result(timeout=45) == "shop 5"
                 assert (await each.client.runs.get(run.run_id)).host_id in {
                     host.host_id for host in await each.client.hosts.list()
                 }
@@ -126,9 +126,9 @@ class TestThreads:
             async with JobClient(nats_url, project=project) as client:
                 for job, wanted in (("say", "shop 1"), ("say_plainly", "shop 1 in jetjobs handler")):
                     run = await client.get_job("shop", job).trigger(1)
-                    assert await run.result(timeout=15) == wanted
+                    assert await run.result(timeout=45) == wanted
                 isolated = await client.get_job(process_jobs.echo).trigger(b"there and back")
-                assert await isolated.result(timeout=30) == b"there and back"
+                assert await isolated.result(timeout=45) == b"there and back"
             # What it is bound to is the thread's loop: from this one's, a thread may block on it.
             bound = await asyncio.to_thread(shop.jobs["say"].trigger_blocking, 2)
             assert await asyncio.to_thread(bound.result, 15) == "shop 2"

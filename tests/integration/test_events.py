@@ -90,7 +90,7 @@ class TestCore:
             ".bad": RunStatus.FAILED,
         }
         assert runs[f"{orders.prefix}.a.b"].result == {"n": 1}
-        result = await field.client.run("billing", "thank", runs[f"{orders.prefix}.big"].run_id).result(timeout=5)
+        result = await field.client.run("billing", "thank", runs[f"{orders.prefix}.big"].run_id).result(timeout=45)
         assert result == big
 
     async def test_hosts_that_take_turns_lose_nothing(self, field: Field, orders: Orders):
@@ -144,7 +144,7 @@ class TestCore:
 
         await field.host(module)
         run = await field.client.get_job("billing.breaks").trigger()
-        await run.wait(10)
+        await run.wait(45)
 
         async def reacted() -> bool:
             found = [record async for record in field.client.runs.iter(job="thank", module="billing")]
@@ -228,7 +228,7 @@ class TestPermissions:
 
             url = server.url.replace("//", "//host:p@")
             with capture_logs() as logs:
-                async with JobHost([module], project=project, nats=url), asyncio.timeout(10):
+                async with JobHost([module], project=project, nats=url), asyncio.timeout(45):
                     await everything.publish("heard.paid", b"1")
                     await everything.publish("kept.paid", b"2")
                     assert {await heard.get(), await heard.get()} == {1, 2}

@@ -80,7 +80,7 @@ class TestStream:
         command = [sys.executable, str(MORTAL), field.url, field.project, orders.any, orders.stream, "5"]
         mortal = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE)
         try:
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(45):
                 assert mortal.stdout is not None
                 while await mortal.stdout.readline() != b"ready\n":
                     assert mortal.returncode is None

@@ -49,7 +49,7 @@ def test_the_demo_indexes_only_what_changed_the_second_time(tmp_path: Path, text
 def test_the_demo_on_this_checkout(tmp_path: Path):
     done = Terminal(tmp_path).run("demo")
     assert done.code == 0, done.err
-    assert done.took < 20
+    assert done.took < 40
     assert "RUN" in done.out
     assert ".py" in done.out
     assert "known from before" in done.out
@@ -93,7 +93,7 @@ async def test_an_event_indexes_one_file_and_a_filtered_one_nothing(
             await publisher.publish("files.urgent", json.dumps({"path": str(texts / name), "size": size}).encode())
         await publisher.close()
         async with JobClient(nats_url, project=project) as client:
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(45):
                 while not (found := await client.runs.list(module="files", job="urgent")):  # noqa: ASYNC110
                     await asyncio.sleep(0.05)
                 run = await client.run("files", "urgent", found[0].run_id).wait()

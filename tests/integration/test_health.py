@@ -148,7 +148,7 @@ class TestEvents:
             assert (health.live, health.ready, health.ok) == (True, True, False)
             assert len(health.problems) == 1
             await field.nats.jetstream().add_stream(name=prefix.upper(), subjects=[f"{prefix}.>"])
-            await until(lambda: host.health().ok, 15)
+            await until(lambda: host.health().ok)
 
     async def test_one_that_went_is_told_too(self, nats_url: str, project: str):
         prefix = f"h{secrets.token_hex(4)}"
@@ -158,10 +158,10 @@ class TestEvents:
             host = await field.host(thanks(OnEvent(f"{prefix}.paid", stream=prefix.upper())))
             assert host.health().ok
             await stream.delete_stream(prefix.upper())
-            await until(lambda: host.health().events[0].problem, 15)
+            await until(lambda: host.health().events[0].problem)
             assert host.health().ready
             await stream.add_stream(name=prefix.upper(), subjects=[f"{prefix}.>"])
-            await until(lambda: host.health().ok, 15)
+            await until(lambda: host.health().ok)
 
 
 RIGHTS = """
@@ -198,13 +198,13 @@ async def test_a_right_to_hear_events_that_is_taken_away(guarded: RealServer, pr
     async with host:
         assert host.health().ok
         deny(guarded, '"orders.paid"')
-        await until(lambda: host.health().events[0].problem, 15)
+        await until(lambda: host.health().events[0].problem)
         assert "orders.paid" in str(host.health().problem)
         assert host.health().live
         deny(guarded, '"nothing.at.all"')
         boss = await nats.connect(guarded.url, user="boss", password="pw")
         try:
-            await until(lambda: host.health().ok, 15)
+            await until(lambda: host.health().ok)
             await boss.publish("orders.paid", b'{"n": 1}')
             await until_it(partial(_has_a_run, guarded, project))
         finally:
@@ -228,10 +228,10 @@ async def test_full_storage_shows_and_goes(tmp_path: Path, project: str):
             stream = field.nats.jetstream()
             await stream.add_stream(name="FILLER", subjects=["filler"])
             await _fill(stream)
-            await until_it(lambda: _says(host, "resources"), 15)
+            await until_it(lambda: _says(host, "resources"))
             assert (host.health().live, host.health().ready) == (True, False)
             await stream.delete_stream("FILLER")
-            await until_it(lambda: _says(host, None), 15)
+            await until_it(lambda: _says(host, None))
             assert host.health().ok
     finally:
         server.remove()
@@ -290,7 +290,7 @@ class TestProbes:
 
 
 def _wait_for_file(path: Path) -> None:
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 45
     while not path.exists():
         assert time.monotonic() < deadline, f"{path} did not come"
         time.sleep(0.02)

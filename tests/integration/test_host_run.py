@@ -85,7 +85,7 @@ class TestSignals:
         host = JobHost([counting("shop"), process_jobs.jobs], nats=nats_url, project=project, settings=SETTINGS)
         await host.start()
         run = await process_jobs.echo.trigger(b"done")
-        assert await run.result(timeout=30) == b"done"
+        assert await run.result(timeout=45) == b"done"
         assert handlers() == before
         await host.close()
         assert handlers() == before
@@ -112,7 +112,7 @@ async def kind(ctx: JobContext, data: bytes) -> str:
 
 @shop.job(timeout="20s", max_concurrency=8)
 def plain(ctx: JobContext, n: int) -> int:
-    return kind.trigger_blocking(b"x" * n).result(timeout=20) and n
+    return kind.trigger_blocking(b"x" * n).result(timeout=45) and n
 
 @shop.job(timeout="20s")
 async def slow(ctx: JobContext) -> str:
@@ -127,13 +127,13 @@ def ask():
     while not host.health().ready:
         started.wait(0.02)
     client = JobClient()
-    print(client.get_job("shop.kind").trigger(b"x" * 200_000).result(timeout=20), flush=True)
+    print(client.get_job("shop.kind").trigger(b"x" * 200_000).result(timeout=45), flush=True)
     runs = [client.get_job("shop.plain").trigger(n) for n in range(1, 101)]
-    print(sum(run.result(timeout=20) for run in runs), flush=True)
+    print(sum(run.result(timeout=45) for run in runs), flush=True)
     last = client.get_job("shop.slow").trigger()
     started.wait(20)
     os.kill(os.getpid(), signal.SIGINT)
-    print(last.result(timeout=20), flush=True)
+    print(last.result(timeout=45), flush=True)
 
 thread = threading.Thread(target=ask)
 thread.start()
@@ -157,7 +157,7 @@ async def add(ctx: JobContext, n: int) -> int:
 async def main():
     async with JobHost([shop]) as host, JobClient() as client:
         runs = [await add.trigger(n) for n in range(50)]
-        print(sum([await run.result(timeout=20) for run in runs]), type(asyncio.get_running_loop()).__module__)
+        print(sum([await run.result(timeout=45) for run in runs]), type(asyncio.get_running_loop()).__module__)
         print(len(await client.runs.list(limit=100)), host.health().ok, flush=True)
 
 uvloop.run(main())

@@ -46,7 +46,7 @@ async def field(nats_url: str, project: str) -> AsyncIterator[Field]:
 
 
 async def ping(field: Field) -> None:
-    assert await (await field.client.get_job("billing.eu.ping").trigger()).result(timeout=5) == "pong"
+    assert await (await field.client.get_job("billing.eu.ping").trigger()).result(timeout=45) == "pong"
 
 
 def claim(**changes: Any) -> bytes:
@@ -119,7 +119,7 @@ async def test_claim_checks_of_what_is_not_there_fail_the_run(field: Field):
     for run_id, lines in lies.items():
         await field.raw.pub(field.subject(JOB, f"run.{run_id}"), b"", lines)
     for run_id in lies:
-        record = await field.ended(JOB, run_id, within=8)
+        record = await field.ended(JOB, run_id)
         assert (run_id, record.status) == (run_id, RunStatus.FAILED)
     await field.retired(JOB)
     await ping(field)
@@ -130,7 +130,7 @@ async def test_claim_checks_of_what_is_not_there_fail_the_run(field: Field):
 async def test_an_expiry_beyond_what_the_broker_can_count_is_no_obstacle(field: Field, job: str, far: str):
     lines = head(Jetjobs_Expires_At=far, Jetjobs_Start_Deadline=far, Jetjobs_Scheduled_For=far)
     await field.raw.pub(field.subject(job, "run.x1"), b"1", lines)
-    record = await field.ended(job, "x1", within=8)
+    record = await field.ended(job, "x1")
     assert record.status is (RunStatus.SUCCEEDED if job == JOB else RunStatus.FAILED)
     await field.retired(job)
 
@@ -139,7 +139,7 @@ async def test_an_expiry_beyond_what_the_broker_can_count_is_no_obstacle(field: 
 async def test_a_turn_out_of_thin_air_ends_too(field: Field, turn: str, attempts: int):
     """The next turn must be as readable as this one, or the run would wait for ever for its retry."""
     await field.raw.pub(field.subject("billing.eu.fail", "run.x1"), b"1", head(Jetjobs_Turn=turn))
-    record = await field.ended("billing.eu.fail", "x1", within=8)
+    record = await field.ended("billing.eu.fail", "x1")
     assert (record.status, record.attempt) == (RunStatus.FAILED, attempts)
     await field.retired("billing.eu.fail")
 
@@ -185,7 +185,7 @@ async def test_run_ids_of_any_length_and_alphabet(field: Field):
 async def test_a_subject_that_is_no_text_does_not_deafen_the_host(field: Field, run_id: bytes):
     await field.raw.pub(field.subject(JOB, "run.").encode() + run_id, b"1")
     await field.raw.pub(field.subject(JOB, "run.good"), b"1")
-    assert (await field.ended(JOB, "good", within=5)).ok
+    assert (await field.ended(JOB, "good")).ok
     await field.retired(JOB)
     await ping(field)
 
@@ -196,7 +196,7 @@ async def test_nor_a_host_on_a_connection_somebody_else_opened(nats_url: str, pr
     async with field_of(nats_url, project) as field, JobHost([billing()], project=project, nats=field.nats):
         await field.raw.pub(field.subject(JOB, "run.").encode() + (b"\xff" if block is None else b"x1"), b"1", block)
         await field.raw.pub(field.subject(JOB, "run.good"), b"1")
-        assert (await field.ended(JOB, "good", within=5)).ok
+        assert (await field.ended(JOB, "good")).ok
         await field.retired(JOB)
         await ping(field)
 
@@ -206,7 +206,7 @@ async def test_nor_a_host_on_a_connection_somebody_else_opened(nats_url: str, pr
 )
 async def test_a_status_line_or_stray_bytes_in_the_headers_are_no_news(field: Field, block: bytes):
     await field.raw.pub(field.subject(JOB, "run.x1"), b"1", block)
-    assert (await field.ended(JOB, "x1", within=5)).ok
+    assert (await field.ended(JOB, "x1")).ok
     info = await field.retired(JOB)
     assert info.num_redelivered == 0
     await ping(field)
@@ -239,7 +239,7 @@ async def test_a_claim_check_of_another_project_is_not_fetched(field: Field, nat
         await other.host(billing())
         secret = "s" * (2 * INLINE_LIMIT)
         run = await other.client.get_job(JOB).trigger(secret)
-        assert await run.result(timeout=10) == secret
+        assert await run.result(timeout=45) == secret
         body = codec.encode(secret)
         digest = hashlib.sha256(body).hexdigest()
         stolen = claim(subject=f"jetjobs.{project}-b.payload.{run.run_id}.in.{digest}", size=len(body), sha256=digest)
@@ -247,4 +247,4 @@ async def test_a_claim_check_of_another_project_is_not_fetched(field: Field, nat
         assert (await field.ended(JOB, "thief")).status is RunStatus.FAILED
         # The same claim is honoured at home: it was refused for its project alone.
         await other.raw.pub(other.subject(JOB, "run.owner"), b"", stolen + head(Content_Type="application/msgpack"))
-        assert await other.client.run("billing.eu", "echo", "owner").result(timeout=10) == secret
+        assert await other.client.run("billing.eu", "echo", "owner").result(timeout=45) == secret

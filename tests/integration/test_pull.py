@@ -84,7 +84,7 @@ class TestCredit:
 
         consumption = await host.consume(slots, took)
         await host.trigger(1000)
-        await asyncio.wait_for(finished.wait(), 20)
+        await asyncio.wait_for(finished.wait(), 45)
         assert 1 < most <= slots
 
         async def all_retired() -> bool:
@@ -153,7 +153,7 @@ class TestCredit:
         for host in three:
             await host.consume(4, taker(host))
         await three[0].trigger(300)
-        await asyncio.wait_for(ended.wait(), 20)
+        await asyncio.wait_for(ended.wait(), 45)
         assert 2 <= most <= 4
 
 

@@ -64,7 +64,7 @@ class TestLoss:
             back = asyncio.Event()
             host.link.connection.on_reconnect(back.set)
             await host.link.connection.client.force_reconnect()
-            await asyncio.wait_for(back.wait(), 10)
+            await asyncio.wait_for(back.wait(), 45)
             await until(lambda: host.broker._pull._sub is not None)
         await host.trigger(10)
         await host.come(4)
@@ -172,7 +172,7 @@ class TestCluster:
         cluster = RealCluster(tmp_path)
         try:
             await asyncio.to_thread(cluster.start)
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(45):
                 await cluster.ready()
             urls = ",".join(cluster.urls)
             several = await asyncio.gather(*(hosts(urls, replicas=3) for _ in range(5)))

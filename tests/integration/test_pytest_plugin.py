@@ -35,8 +35,8 @@ from jetjobs import JobClient
 def test_blocking(jetjobs_host, jetjobs_client):
     host = jetjobs_host(billing)
     assert host.health().ok
-    assert jetjobs_client.get_job(charge).trigger(7).result(timeout=20) == "7 charged"
-    assert count.trigger_blocking().result(timeout=20) == 1
+    assert jetjobs_client.get_job(charge).trigger(7).result(timeout=45) == "7 charged"
+    assert count.trigger_blocking().result(timeout=45) == 1
 
 def test_a_project_of_its_own(jetjobs_client, jetjobs_project, jetjobs_host):
     assert jetjobs_client.project == jetjobs_project
@@ -47,7 +47,7 @@ def test_awaiting(jetjobs_broker, jetjobs_project, jetjobs_host):
     jetjobs_host(billing)
     async def use():
         async with JobClient(jetjobs_broker.url, project=jetjobs_project) as client:
-            return await (await client.get_job(count).trigger()).result(timeout=20)
+            return await (await client.get_job(count).trigger()).result(timeout=45)
     assert asyncio.run(use()) == 1
 
 def test_a_host_that_can_not_start(jetjobs_host):

@@ -57,7 +57,7 @@ async def test_round_trips_of_a_run(counted: tuple[str, int], project: str) -> N
         async def run(times: int) -> None:
             for _ in range(times):
                 await job.trigger()
-                async with asyncio.timeout(10):
+                async with asyncio.timeout(45):
                     await ended.get()
 
         await run(3)

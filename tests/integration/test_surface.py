@@ -91,9 +91,9 @@ async def test_children_may_come_later(nats_url: str, project: str, shop: Shop, 
         began = datetime.now(UTC)
         due = began + timedelta(seconds=2)
         run = await field.client.get_job("shop", job).trigger(due.timestamp())
-        children: list[str] = await run.result(timeout=20)
+        children: list[str] = await run.result(timeout=45)
         assert len(set(children)) == len(children)
-        records = [await field.client.run("shop", "child", child).wait(timeout=15) for child in children]
+        records = [await field.client.run("shop", "child", child).wait(timeout=45) for child in children]
         assert {(*record.result[:2], record.parent_run_id) for record in records} == {("child", run.run_id, run.run_id)}
         *_, later, then = (record.result[2] for record in records)
         assert later - began >= timedelta(seconds=0.6)
@@ -107,7 +107,7 @@ async def test_a_key_whose_run_failed(nats_url: str, project: str, shop: Shop):
         await field.host(shop.module)
         job = field.client.get_job("shop", "pay")
         first = await job.trigger(True, idempotency_key="k")
-        assert not (await first.wait(timeout=10)).ok
+        assert not (await first.wait(timeout=45)).ok
         again = await job.trigger(True, idempotency_key="k")
         assert (again.run_id, again.duplicate, again.payload_differs) == (first.run_id, True, False)
         with pytest.raises(DuplicateRun) as refused:
@@ -117,7 +117,7 @@ async def test_a_key_whose_run_failed(nats_url: str, project: str, shop: Shop):
         retries = await asyncio.gather(*asked)
         assert len({run.run_id for run in retries}) == 1
         assert sorted(run.duplicate for run in retries) == [False, True, True, True]
-        record = await retries[0].wait(timeout=10)
+        record = await retries[0].wait(timeout=45)
         assert (record.result, record.retry_of, record.trigger.kind) == ("paid", first.run_id, "retry")
         settled = await job.trigger(False, idempotency_key="k", on_duplicate="retry_failed")
         assert (settled.run_id, settled.duplicate) == (record.run_id, True)
@@ -143,7 +143,7 @@ async def test_many_with_keys_of_each_kind(nats_url: str, project: str, shop: Sh
         assert sorted(run.duplicate for run in runs[150:152]) == [False, True]
         assert (await field.client.runs.get(runs[152].run_id)).status == "SCHEDULED"
         for run in (*runs[:2], *runs[-2:]):
-            assert await run.result(timeout=30) == "paid"
+            assert await run.result(timeout=45) == "paid"
 
 
 async def test_what_waits_shows_a_record_made_of_its_message(nats_url: str, project: str, shop: Shop):
@@ -182,10 +182,10 @@ async def test_what_can_not_start_in_time_is_missed(nats_url: str, project: str,
             await job.trigger(0, expires_in="1h", start_within="500ms"),
         ]
         fine = await job.trigger(0, expires_in="1h")
-        assert (await fine.wait(timeout=15)).ok
+        assert (await fine.wait(timeout=45)).ok
         for run in late:
             with pytest.raises(RunMissed) as missed:
-                await run.result(timeout=15)
+                await run.result(timeout=45)
             assert missed.value.record.starts == 0
 
 
@@ -203,7 +203,7 @@ async def test_defaults_and_hooks_of_a_module(nats_url: str, project: str, shop:
         assert (described.timeout, described.max_concurrency, described.max_attempts) == (timedelta(seconds=20), 4, 2)
         assert (await field.client.jobs.get("shop", "pay")).max_attempts == 1
         run = await field.client.get_job("shop", "parent").trigger(0.0)
-        await run.result(timeout=15)
+        await run.result(timeout=45)
         assert [hook for hook in shop.hooks if " parent " in hook] == [
             "before parent 1",
             "after parent 1 ValueError",
@@ -228,7 +228,7 @@ async def test_jobs_and_schedules_are_switched_off(
         }
         waiting = await field.client.get_job("shop", "pay").trigger(False, allow_unknown=True)
         assert waiting.no_host
-        assert (await (await field.client.get_job("shop", "child").trigger()).wait(timeout=10)).ok
+        assert (await (await field.client.get_job("shop", "child").trigger()).wait(timeout=45)).ok
         assert await waiting.status() == "QUEUED"
         assert [each async for each in field.client.runs.iter(job="ticking")] == []
 

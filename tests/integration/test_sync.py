@@ -59,13 +59,13 @@ async def client(host: JobHost, nats_url: str, project: str) -> AsyncIterator[Jo
 async def test_a_run_from_trigger_to_result(client: JobClient, shop: Shop):
     def use() -> None:
         run = client.get_job(shop.add).trigger(1, idempotency_key="k")
-        assert run.result(timeout=10) == 2
+        assert run.result(timeout=45) == 2
         assert (run.status(), run.record().payload) == (RunStatus.SUCCEEDED, 1)
         again = client.get_job("shop.add").trigger(5, idempotency_key="k")
         assert (again.run_id, again.duplicate, again.payload_differs) == (run.run_id, True, True)
-        assert client.run("shop", "add", run.run_id).wait(timeout=5).ok
+        assert client.run("shop", "add", run.run_id).wait(timeout=45).ok
         with pytest.raises(RunFailed, match="no way"):
-            client.get_job("shop", "boom").trigger().result(timeout=10)
+            client.get_job("shop", "boom").trigger().result(timeout=45)
         with pytest.raises(PayloadInvalidError):
             client.get_job(shop.add).trigger("x")  # pyright: ignore[reportArgumentType]
         with pytest.raises(UnknownJobError, match="add"):
@@ -80,11 +80,11 @@ async def test_runs_are_cancelled_and_moved(client: JobClient, shop: Shop):
         with pytest.raises(TimeoutError):
             run.wait(timeout=0.3)
         assert run.cancel().outcome in {CancelOutcome.ASKED, CancelOutcome.CANCELLED}
-        assert run.wait(timeout=10).status is RunStatus.CANCELLED
+        assert run.wait(timeout=45).status is RunStatus.CANCELLED
         later = client.get_job(shop.add).trigger(3, delay="1h")
         assert later.status() is RunStatus.SCHEDULED
         later.reschedule(datetime.now(UTC) - timedelta(seconds=1))
-        assert later.result(timeout=10) == 4
+        assert later.result(timeout=45) == 4
 
     await asyncio.to_thread(use)
 
@@ -96,7 +96,7 @@ async def test_lists(client: JobClient, shop: Shop, host: JobHost, monkeypatch: 
         results = client.trigger_many(TriggerRequest(shop.add, n) for n in [*range(5), "x"])
         assert isinstance(results[5], TriggerError)
         runs = [each for each in results if isinstance(each, JobRun)]
-        assert [run.result(timeout=10) for run in runs] == [1, 2, 3, 4, 5]
+        assert [run.result(timeout=45) for run in runs] == [1, 2, 3, 4, 5]
         ids = {run.run_id for run in runs}
         assert {record.run_id for record in client.runs.list(job="add", limit=10)} == ids
         assert [record.run_id for record in client.runs.iter(job="add")] == [
@@ -116,7 +116,7 @@ async def test_twenty_threads_share_a_client_and_all_clients_one_thread(
     def use(n: int) -> list[int]:
         job = client.get_job(shop.add)
         runs = [job.trigger(n * 20 + i) for i in range(20)]
-        return [run.result(timeout=30) for run in runs]
+        return [run.result(timeout=45) for run in runs]
 
     def all_of_them() -> list[int]:
         with ThreadPoolExecutor(20) as threads:
@@ -146,8 +146,8 @@ async def test_a_running_loop_is_not_blocked(client: JobClient, shop: Shop):
 
 
 async def test_jobs_bound_to_a_host_block_in_other_threads(host: JobHost, shop: Shop):
-    assert await asyncio.to_thread(lambda: shop.add.trigger_blocking(1).result(timeout=10)) == 2
-    assert await (await shop.through.trigger(5)).result(timeout=10) == 6
+    assert await asyncio.to_thread(lambda: shop.add.trigger_blocking(1).result(timeout=45)) == 2
+    assert await (await shop.through.trigger(5)).result(timeout=45) == 6
     run = await asyncio.to_thread(shop.module.trigger_job, "add", 7, idempotency_key="k")
     assert await asyncio.to_thread(run.result, 10) == 8
     with pytest.raises(UnknownJobError, match="add"):
@@ -156,7 +156,7 @@ async def test_jobs_bound_to_a_host_block_in_other_threads(host: JobHost, shop: 
 
 async def test_a_handler_that_blocks_for_another_run_is_still_stopped(host: JobHost, shop: Shop):
     run = await shop.module.atrigger_job("endless")
-    assert (await run.wait(timeout=10)).status is RunStatus.TIMED_OUT
+    assert (await run.wait(timeout=45)).status is RunStatus.TIMED_OUT
 
 
 async def test_jobs_bound_to_clients(host: JobHost, nats_url: str, project: str):
@@ -164,13 +164,13 @@ async def test_jobs_bound_to_clients(host: JobHost, nats_url: str, project: str)
     with pytest.raises(JobsNotHosted):
         callers.add.trigger_blocking(1)
     async with jetjobs.JobClient(nats_url, project=project, modules=[callers.module]):
-        assert await asyncio.to_thread(lambda: callers.add.trigger_blocking(1).result(timeout=10)) == 2
+        assert await asyncio.to_thread(lambda: callers.add.trigger_blocking(1).result(timeout=45)) == 2
     client = JobClient(nats_url, project=project, modules=[callers.module])
-    assert await asyncio.to_thread(lambda: callers.add.trigger_blocking(2).result(timeout=10)) == 3
+    assert await asyncio.to_thread(lambda: callers.add.trigger_blocking(2).result(timeout=45)) == 3
     with pytest.raises(JobsNotHosted, match="trigger_blocking"):
         await callers.add.trigger(1)
     async with jetjobs.JobClient(nats_url, project=project, modules=[callers.module]):
-        assert await (await callers.add.trigger(4)).result(timeout=10) == 5
+        assert await (await callers.add.trigger(4)).result(timeout=45) == 5
     other = JobClient(nats_url, project=project + "x", modules=[callers.module])
     with pytest.raises(AmbiguousHostError):
         await asyncio.to_thread(callers.add.trigger_blocking, 1)
@@ -209,7 +209,7 @@ async def test_a_closed_client_says_so_and_a_dropped_one_lets_go(host: JobHost, 
     async def none_left() -> bool:
         return not thread._held
 
-    await until_it(none_left, 5)
+    await until_it(none_left)
 
 
 async def test_an_open_connection_of_some_loop_is_refused(nats_url: str, project: str):
@@ -238,9 +238,9 @@ async def test_threads_that_wait_are_let_go_when_the_client_closes(host: JobHost
         return seen
 
     watching, waiting = (asyncio.create_task(asyncio.to_thread(call)) for call in (watch, run.wait))
-    assert await asyncio.to_thread(begun.wait, 10)
+    assert await asyncio.to_thread(begun.wait, 45)
     await asyncio.to_thread(client.close)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(45):
         assert await watching == 0, "nothing happened to the run"
         with pytest.raises(ClientError, match="closed"):
             await waiting
@@ -267,7 +267,7 @@ def test_connecting_counts_in_the_timeout(project: str):
             began = time.monotonic()
             with pytest.raises(BrokerUnavailable):
                 call()
-            assert time.monotonic() - began < 1.5
+            assert time.monotonic() - began < 4
         client.close()
 
 
@@ -277,7 +277,7 @@ async def test_every_call_ends_in_time_while_the_server_is_gone(own_server: Real
 
         def use() -> None:
             run = client.get_job(shop.add).trigger(1)
-            run.wait(timeout=10)
+            run.wait(timeout=45)
             own_server.kill9()
             calls: list[Callable[[], object]] = [
                 lambda: client.get_job(shop.add).trigger(2),
@@ -289,9 +289,9 @@ async def test_every_call_ends_in_time_while_the_server_is_gone(own_server: Real
                 began = time.monotonic()
                 with pytest.raises((BrokerUnavailable, TriggerUnconfirmed)):
                     call()
-                assert time.monotonic() - began < 1.5
+                assert time.monotonic() - began < 4
             own_server.restart()
-            assert client.get_job(shop.add).trigger(3, timeout=20).result(timeout=20) == 4
+            assert client.get_job(shop.add).trigger(3, timeout=20).result(timeout=45) == 4
             client.close()
 
         await asyncio.to_thread(use)

@@ -51,7 +51,7 @@ async def test_the_exit_makes_no_noise(host: JobHost, nats_url: str, project: st
     done = await asyncio.to_thread(run_program, QUIET_EXIT, nats_url, project)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.startswith("5 ")
-    assert time.monotonic() - began < 15
+    assert time.monotonic() - began < 45
 
 
 CUT_OFF = """
@@ -70,7 +70,7 @@ async def test_nor_does_the_exit_while_the_broker_is_away(own_server: RealServer
                 assert program.stdout is not None
                 assert program.stdout.readline() == "5\n"
                 own_server.kill9()
-                return program.communicate("\n", timeout=10)
+                return program.communicate("\n", timeout=45)
 
             _, told = await asyncio.to_thread(leave)
             own_server.restart()
@@ -86,7 +86,7 @@ async def tasks():
     return len(asyncio.all_tasks())
 
 def running():
-    return asyncio.run_coroutine_threadsafe(tasks(), loop_thread().loop).result(5)
+    return asyncio.run_coroutine_threadsafe(tasks(), loop_thread().loop).result(30)
 
 def interrupt_the_wait():
     while running() == before:
@@ -100,7 +100,7 @@ threading.Thread(target=interrupt_the_wait).start()
 try:
     run.wait()
 except KeyboardInterrupt:
-    until = time.monotonic() + 5
+    until = time.monotonic() + 30
     while running() != before and time.monotonic() < until:
         time.sleep(0.01)
     print("interrupted", running() - before, run.status() in {"RUNNING", "QUEUED"})

@@ -32,7 +32,7 @@ async def test_orders_and_drains(nats_url: str, project: str):
         assert [job.limit for job in client.jobs.list()] == [1]
         assert client.jobs.override("shop.add", max_concurrency=None, timeout=5).limit == 3
         assert not client.jobs.resume("shop.add").paused
-        assert run.result(timeout=10) == 2
+        assert run.result(timeout=45) == 2
         with pytest.raises(UnknownJobError):
             client.jobs.pause("shop.ad")
         with pytest.raises(HostNotFound):

@@ -56,12 +56,12 @@ async def fail(ctx: JobContext) -> None:
 async def hosted(url: str) -> None:
     async with JobHost([billing], project="smoke", nats=url) as host, JobClient(url, project="smoke") as client:
         run = await client.get_job(send).trigger(Invoice(id=7))
-        record = await run.wait(timeout=20)
+        record = await run.wait(timeout=45)
         assert record.ok, record
         assert record.logs[0].message == "sending"
-        assert await run.result(timeout=20) == Invoice(id=7)
-        assert await (await square.trigger(5)).result(timeout=30) == 25
-        assert await refusal((await client.get_job("billing", "fail").trigger()).result(timeout=20)) == "ValueError"
+        assert await run.result(timeout=45) == Invoice(id=7)
+        assert await (await square.trigger(5)).result(timeout=45) == 25
+        assert await refusal((await client.get_job("billing", "fail").trigger()).result(timeout=45)) == "ValueError"
         assert host.health().ok
         await asyncio.to_thread(blocking, url)
         await asyncio.to_thread(command, url)
@@ -76,7 +76,7 @@ async def refusal(result: Awaitable[Any]) -> str:
 
 def blocking(url: str) -> None:
     client = SyncJobClient(url, project="smoke")
-    assert client.get_job(count).trigger([1, 2, 3], idempotency_key="once").result(timeout=20) == 6
+    assert client.get_job(count).trigger([1, 2, 3], idempotency_key="once").result(timeout=45) == 6
     assert {run.status for run in client.runs.list()} == {"SUCCEEDED", "FAILED"}
     client.close()
 

@@ -37,7 +37,7 @@ class RealCluster:
             node.start()
 
     async def ready(self) -> None:
-        """Return when JetStream has a leader. Wait under a timeout: `async with asyncio.timeout(20)`."""
+        """Return when JetStream has a leader. Wait under a timeout: `async with asyncio.timeout(45)`."""
         client = await nats.connect(self.urls)
         try:
             while not await _answers(client):

@@ -89,7 +89,7 @@ class Doors:
         env = {VARIABLES[name]: str(value) for name, value in target.items()}
         done = await asyncio.to_thread(partial(self.terminal.run, *command.split(), env=env))
         assert done.code == 3, done.err
-        assert done.took < WITHIN
+        assert done.in_time
         assert done.last_line.startswith("error: ")
         assert all(word in done.last_line for word in words), done.err
         assert "Traceback" not in done.err
@@ -102,7 +102,7 @@ class Doors:
         with capture_logs() as logs, pytest.raises(kind) as raised:
             async with asyncio.timeout(2 * WITHIN):
                 await start
-        assert time.monotonic() - begun < WITHIN
+        assert time.monotonic() - begun < WITHIN + 5
         message = str(raised.value)
         assert all(word in message for word in words), message
         assert "\n" not in message

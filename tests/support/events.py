@@ -67,7 +67,7 @@ async def runs_of(field: Field, count: int) -> list[RunRecord]:
         found[:] = [record async for record in field.client.runs.iter()]
         return sum(record.status.is_terminal for record in found) >= count
 
-    await until_it(ended, 15)
+    await until_it(ended)
     await field.retired("billing.thank")
     assert await ended()
     assert len(found) == count, [(record.run_id, record.payload) for record in found]

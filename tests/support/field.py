@@ -63,7 +63,7 @@ class Field:
         module, _, name = job.rpartition(".")
         return f"jetjobs.{self.project}.trigger.{module.replace('.', '=2E')}.{name}.{tail}"
 
-    async def ended(self, job: str, run_id: str, within: float = 15.0) -> RunRecord:
+    async def ended(self, job: str, run_id: str, within: float = 45.0) -> RunRecord:
         """A run's terminal record; waits for runs that aren't there yet, too."""
         module, _, name = job.rpartition(".")
         async with asyncio.timeout(within):
@@ -79,7 +79,7 @@ class Field:
             names.stream(self.project), names.consumer(JobAddress(module, name))
         )
 
-    async def retired(self, job: str, within: float = 10.0) -> ConsumerInfo:
+    async def retired(self, job: str, within: float = 45.0) -> ConsumerInfo:
         """Return once every message of the job has gone: none waits, none is in flight."""
 
         async def free() -> bool:

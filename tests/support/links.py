@@ -14,7 +14,7 @@ async def open_link(url: str, *, outstanding: int = 4096) -> Link:
     return Link(connection, PipelinedWriter(connection, outstanding=outstanding))
 
 
-async def until(condition: Callable[[], object], within: float = 10.0) -> None:
+async def until(condition: Callable[[], object], within: float = 30.0) -> None:
     """Return once it holds; fail if it doesn't in time."""
 
     async def holds() -> bool:
@@ -23,7 +23,7 @@ async def until(condition: Callable[[], object], within: float = 10.0) -> None:
     await until_it(holds, within)
 
 
-async def until_it(condition: Callable[[], Awaitable[bool]], within: float = 10.0) -> None:
+async def until_it(condition: Callable[[], Awaitable[bool]], within: float = 30.0) -> None:
     """The same for a condition that must ask."""
     async with asyncio.timeout(within):
         while not await condition():  # noqa: ASYNC110  # state of a server or a client, which raise no event

@@ -35,7 +35,7 @@ class Bench:
         return await self.client.get_job(module or "apart", name).trigger(payload)
 
     async def run(self, job: str, payload: Any = None) -> RunRecord:
-        return await (await self.trigger(job, payload)).wait(20)
+        return await (await self.trigger(job, payload)).wait(45)
 
 
 @asynccontextmanager
@@ -70,7 +70,7 @@ def descriptors() -> int:
     return len(list(Path("/proc/self/fd").iterdir()))
 
 
-async def until(there: Callable[[], object], within: float = 15.0) -> Any:
+async def until(there: Callable[[], object], within: float = 45.0) -> Any:
     async with asyncio.timeout(within):
         while not (found := there()):  # noqa: ASYNC110 - what is waited for is a file that another process writes
             await asyncio.sleep(0.01)

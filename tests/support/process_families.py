@@ -79,7 +79,7 @@ def asks(ctx: JobContext, number: int) -> str:
 def follows(ctx: JobContext, size: int) -> dict[str, Any]:
     """Asks for everything that can be known of its children."""
     squared = ctx.trigger_child_blocking(part, 3)
-    assert squared.result(timeout=10) == Square(of=3, value=9)
+    assert squared.result(timeout=45) == Square(of=3, value=9)
     assert ctx.trigger_child_blocking("family.part", 4).result(10) == {"of": 4, "value": 16}
     assert squared.wait(timeout="10s").status is squared.status() is RunStatus.SUCCEEDED
     later = ctx.trigger_child_blocking(part, 5, delay="1h")
@@ -121,7 +121,7 @@ def errs(ctx: JobContext) -> list[str]:
         lambda: ctx.trigger_child_blocking("family.part", 1, delay="1s", at=5),
         lambda: waits.wait(timeout=0.1),
         lambda: waits.result(timeout="nonsense"),
-        lambda: ctx.trigger_child_blocking(fails).result(timeout=10),
+        lambda: ctx.trigger_child_blocking(fails).result(timeout=45),
         lambda: asyncio.run(ctx.trigger_child("family.part", 1)),
         lambda: asyncio.run(_on_a_loop(ctx)),
     ]

@@ -186,7 +186,7 @@ def forks(ctx: JobContext) -> int:
 def leaves_a_holder(ctx: JobContext) -> None:
     """A process that keeps every descriptor open outlives the crash."""
     if os.fork() == 0:
-        time.sleep(4)
+        time.sleep(30)
         os._exit(0)
     os.kill(os.getpid(), signal.SIGKILL)
 

@@ -36,7 +36,7 @@ class Pty:
     def press(self, keys: bytes) -> None:
         os.write(self._master, keys)
 
-    def wait_for(self, text: str, within: float = 20) -> None:
+    def wait_for(self, text: str, within: float = 45) -> None:
         deadline = time.monotonic() + within
         while text not in self.said:
             assert self._read(deadline - time.monotonic()), f"{text!r} did not come, but:\n{self.said}"

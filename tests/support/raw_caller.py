@@ -44,7 +44,7 @@ class RawCaller:
         """
         self._calls += 1
         self.publish(subject, body, head, reply=f"{_INBOX}.{self._calls}")
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(45):
             return await self._answer()
 
     def publish(self, subject: str, body: bytes = b"", head: bytes = b"", *, reply: str = "") -> None:
@@ -59,7 +59,7 @@ class RawCaller:
     async def sent(self, command: bytes = b"") -> None:
         """Return when the server has taken in everything sent so far."""
         self._writer.write(command + b"PING\r\n")
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(45):
             while (line := await self._reader.readline()) != b"PONG\r\n":
                 self._hear(line)
 

@@ -37,7 +37,7 @@ class RawPublisher:
 
     async def _send(self, command: bytes) -> None:
         self._writer.write(command + b"PING\r\n")
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(45):
             while (line := await self._reader.readline()) != b"PONG\r\n":
                 assert line.startswith((b"INFO", b"PING")), line
 

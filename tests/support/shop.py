@@ -104,5 +104,5 @@ async def command(terminal: Terminal, env: dict[str, str], *words: str, code: in
     """A command that ended in time and with that code."""
     done = await asyncio.to_thread(partial(terminal.run, *words, env=env))
     assert done.code == code, done.out + done.err
-    assert done.took < WITHIN
+    assert done.in_time
     return done

@@ -32,7 +32,7 @@ class Shop:
 
         @module.job(timeout="30s")
         def through(_ctx: JobContext, n: int) -> int:
-            return add.trigger_blocking(n).result(timeout=10)
+            return add.trigger_blocking(n).result(timeout=45)
 
         @module.job(timeout="1s")
         def endless(_ctx: JobContext) -> None:

@@ -125,7 +125,7 @@ class MemoryWorld:
 
     async def call(self, job: JobAddress, data: bytes, headers: Mapping[str, str]) -> bytes | None:
         answer = self.cluster.project(self.project).calls.ask(job, data, headers)
-        return None if answer is None else await asyncio.wait_for(answer, 10)
+        return None if answer is None else await asyncio.wait_for(answer, 45)
 
     async def close(self) -> None:
         for backend in self._backends:

@@ -178,7 +178,7 @@ async def tells(ctx: JobContext) -> None:
         ctx.progress(3, 4, "most of it")
         ctx.checkpoint({"page": 7})
         if ctx.attempt == 1:
-            await asyncio.sleep(1.2)  # longer than a heartbeat
+            await asyncio.sleep(2.5)  # longer than a heartbeat
             note("told", run=ctx.run_id)
             raise ValueError("again")
 
