@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -33,6 +32,7 @@ class Crowd:
         self.journal = Journal(folder / "journal")
         self.log_path = folder / "crowd.log"
         self._folder = folder
+        self._starting = folder / "starting"
         folder.mkdir(exist_ok=True)
         self._processes = processes
         self._env: Mapping[str, str] = {
@@ -44,24 +44,23 @@ class Crowd:
             "HOSTS": str(hosts),
             "JOBS": str(jobs),
             "LIMIT": str(limit),
+            "STARTED": str(self._starting),
             **({} if every is None else {"EVERY": every}),
         }
         self.started: list[subprocess.Popen[bytes]] = []
 
-    async def start(self, *, gather: float, within: float = 60) -> None:
-        """All of them begin in the same moment, `gather` seconds from now, when all programs have been loaded."""
-        self._spawn(time.time() + gather)
-        await eventually(
-            lambda: len(self.journal.lines("loaded")) == self._processes, gather, "every program's loading"
-        )
-        await eventually(lambda: len(self.journal.lines("up")) == self.size, within + gather, "every host's start")
+    async def start(self, within: float = 60) -> None:
+        """All of them begin in the same moment, when all programs have been loaded."""
+        self._spawn()
+        await eventually(lambda: len(self.journal.lines("loaded")) == self._processes, 60, "every program's loading")
+        self._starting.touch()
+        await eventually(lambda: len(self.journal.lines("up")) == self.size, within, "every host's start")
 
-    def _spawn(self, start_at: float) -> None:
-        env = {**self._env, "START_AT": str(start_at)}
+    def _spawn(self) -> None:
         with self.log_path.open("wb") as out:
             for _ in range(self._processes):
                 command = [sys.executable, str(PROGRAM)]
-                self.started.append(subprocess.Popen(command, cwd=self._folder, env=env, stdout=out, stderr=out))
+                self.started.append(subprocess.Popen(command, cwd=self._folder, env=self._env, stdout=out, stderr=out))
 
     @property
     def pids(self) -> list[int]:

@@ -114,7 +114,7 @@ async def test_b87_many_hosts_come_back_one_after_the_other(
     server.start()
     crowd = Crowd(tmp_path, server.url, project, processes=10, hosts=hosts, jobs=5)
     try:
-        await crowd.start(gather=20)
+        await crowd.start()
         assert crowd.errors == []
         consumers = await consumers_made(server.url, project)
         await asyncio.to_thread(server.kill9)

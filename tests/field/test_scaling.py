@@ -48,7 +48,7 @@ async def many_hosts(watched: tuple[str, int], folder: Path, project: str, hosts
     url, _ = watched
     crowd = Crowd(folder, url, project, processes=10, hosts=hosts, jobs=5, every="5s")
     try:
-        await crowd.start(gather=20, within=60)
+        await crowd.start()
         assert crowd.errors == []
         took = [line.took for line in crowd.journal.lines("up")]
         show(f"{crowd.size} hosts ready after {max(took):.1f} s")
@@ -111,7 +111,7 @@ async def many_jobs(watched: tuple[str, int], folder: Path, project: str, jobs: 
     url, port = watched
     crowd = Crowd(folder, url, project, jobs=jobs)
     try:
-        await crowd.start(gather=6)
+        await crowd.start()
         assert crowd.errors == []
         ready = crowd.journal.lines("up")[0].took
         await asyncio.sleep(2)  # let the start's own work end
@@ -155,10 +155,10 @@ async def test_b108_a_thousand_schedules_on_one_host(tmp_path: Path, project: st
     fresh = Crowd(tmp_path / "fresh", server.url, project, jobs=1000, every="60s")
     warm = Crowd(tmp_path / "warm", server.url, project, jobs=1000, every="60s")
     try:
-        await fresh.start(gather=30)
+        await fresh.start()
         took = fresh.journal.lines("up")[0].took
         fresh.close()
-        await warm.start(gather=30)
+        await warm.start()
         took_warm = warm.journal.lines("up")[0].took
         assert fresh.errors == warm.errors == []
         pid = warm.pids[0]
@@ -207,9 +207,9 @@ def starts_in(journal: Path) -> tuple[float, list[tuple[str, float]]]:
     return began, found
 
 
-async def deep_queue(url: str, folder: Path, project: str, count: int, *, gather: float = 4) -> None:
+async def deep_queue(url: str, folder: Path, project: str, count: int) -> None:
     before = Crowd(folder / "before", url, project, limit=100)
-    await before.start(gather=gather)
+    await before.start()
     before.close()
     client = await client_of(url, project)
     for start in range(0, count, 10_000):
@@ -220,7 +220,7 @@ async def deep_queue(url: str, folder: Path, project: str, count: int, *, gather
     consumer = f"CONSUMER.INFO.{names.stream(project)}.many=_job0"
     most = 0.0
     try:
-        await crowd.start(gather=gather)
+        await crowd.start()
 
         async def drained() -> bool:
             nonlocal most
@@ -259,4 +259,4 @@ async def test_b110_twenty_thousand_queued_runs(nats_url: str, tmp_path: Path, p
 @pytest.mark.timeout(3600)
 async def test_b110_a_million_queued_runs(nats_url: str, tmp_path: Path, project: str) -> None:
     """B110."""
-    await deep_queue(nats_url, tmp_path, project, 1_000_000, gather=30)
+    await deep_queue(nats_url, tmp_path, project, 1_000_000)
