@@ -6,6 +6,7 @@ import secrets
 import shutil
 import signal
 import socket
+from collections import deque
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -14,6 +15,9 @@ from tests.support.processes import freeze
 
 COMPOSE = Path(__file__).parents[2] / "compose"
 NATS_CONF = COMPOSE / "nats.conf"
+
+_PORTS = 1_000  # of each worker
+_given: deque[int] = deque(maxlen=_PORTS // 2)  # the last ones, which may belong to servers that are down
 
 
 class RealServer:
@@ -110,13 +114,17 @@ class RealServer:
 
 
 def free_port() -> int:
-    """A port that is free and stays so while a server is down.
+    """A port that is free and stays so while a server is down: no other worker's, and none that was given before.
 
     Below the range that systems give to outgoing connections: a client that knocks at a closed port
     of that range can be given the same port and connect to itself.
     """
+    first = 20_000 + _PORTS * (int(os.environ.get("PYTEST_XDIST_WORKER", "gw0")[2:]) % 12)
     while True:
-        port = 20_000 + secrets.randbelow(12_000)  # `random` is seeded alike in every worker
+        port = first + secrets.randbelow(_PORTS)  # `random` is seeded alike in every worker
+        if port in _given:
+            continue
         with socket.socket() as probe, contextlib.suppress(OSError):
             probe.bind(("127.0.0.1", port))
+            _given.append(port)
             return port
