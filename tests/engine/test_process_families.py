@@ -13,8 +13,9 @@ from jetjobs import JobContext
 from jetjobs._core.models import RunStatus
 from jetjobs._core.plain import MAX_DEPTH
 from jetjobs._core.run_ids import run_id_for_child
-from tests.engine.test_processes import Bench, hosted, processes, until, written
+from tests.support.process_bench import Bench, hosted, written
 from tests.support.process_families import family
+from tests.support.waiting import eventually
 
 pytestmark = [
     pytest.mark.integration,
@@ -24,10 +25,8 @@ pytestmark = [
 
 @pytest.fixture
 async def bench(nats_url: str, project: str) -> AsyncIterator[Bench]:
-    before = processes()
     async with hosted(nats_url, project, family) as made:
         yield made
-    await until(lambda: processes() == before)  # a closed host leaves no child and no zombie
 
 
 async def test_a_repeated_attempt_makes_the_same_children(bench: Bench) -> None:
@@ -117,7 +116,7 @@ async def test_a_handler_that_waits_for_its_child_can_be_interrupted(bench: Benc
 async def test_nothing_is_asked_once_the_handler_has_returned(bench: Bench, tmp_path: Path) -> None:
     path = tmp_path / "said"
     await bench.run("family.keeps", str(path))
-    await until(lambda: path.exists() and path.read_text())
+    await eventually(lambda: path.exists() and path.read_text())
     assert path.read_text().startswith("ClientError the handler whose context this is has returned")
 
 

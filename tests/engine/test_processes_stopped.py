@@ -5,32 +5,20 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
 from jetjobs._core.models import RunStatus
 from jetjobs._engine import children as children_of_hosts
-from tests.support.process_bench import GRACE, Bench, children, descriptors, hosted, processes, until
+from tests.support.process_bench import GRACE, Bench, children, descriptors, hosted, processes, written
 from tests.support.processes import gone_within
+from tests.support.waiting import eventually
 
 pytestmark = [
     pytest.mark.integration,
     pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc"),
 ]
-
-
-@pytest.fixture
-async def bench(nats_url: str, project: str) -> AsyncIterator[Bench]:
-    before = processes()
-    async with hosted(nats_url, project) as made:
-        yield made
-    await until(lambda: processes() == before)  # a closed host leaves no child and no zombie
-
-
-async def written(path: Path) -> int:
-    return int(await until(lambda: path.exists() and path.read_text()))
 
 
 async def test_a_timeout_in_c_code_kills(bench: Bench, tmp_path: Path) -> None:
@@ -123,7 +111,7 @@ async def test_of_many_idle_children_some_stay(bench: Bench, tmp_path: Path, mon
     for run in runs:
         await run.cancel()
         assert (await run.wait(45)).status is RunStatus.CANCELLED
-    await until(lambda: len(children()) == 2)
+    await eventually(lambda: len(children()) == 2)
     assert children() < pids
 
 
@@ -167,7 +155,7 @@ async def test_shutdown_kills_for_certain(nats_url: str, project: str, job: str,
         pid = await written(tmp_path / "pid")
         await bench.host.close()
         assert gone_within(pid, 0.1)
-        await until(lambda: processes() == before)
+        await eventually(lambda: processes() == before)
         record = await run.record()
         assert record.status is RunStatus.FAILED
         assert record.error is not None

@@ -5,7 +5,6 @@ Starts are counted here and never from the run's record: the record is what is u
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 import signal
@@ -17,11 +16,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
-import pytest
-
 from jetjobs._core.models import RunRecord
 from jetjobs.client import JobClient
+from jetjobs.errors import JetJobsError
 from tests.support.processes import freeze
+from tests.support.waiting import PATIENCE, eventually
 
 T = TypeVar("T")
 
@@ -29,7 +28,6 @@ PROGRAM = Path(__file__).parent / "programs" / "serve.py"
 SOURCE = Path(__file__).parents[2] / "src"
 
 ACK_WAIT = 2.0
-PATIENCE = 45.0  # for what must happen: a busy machine takes its time, a hang takes for ever
 SETTINGS: Mapping[str, str] = {
     "JETJOBS_ACK_WAIT": f"{ACK_WAIT}",
     "JETJOBS_HEARTBEAT_EVERY": "500ms",
@@ -39,20 +37,6 @@ SETTINGS: Mapping[str, str] = {
     "JETJOBS_INTERRUPT_GRACE": "500ms",
     "JETJOBS_COMPLETION_ERROR_AFTER": "1s",
 }
-
-
-async def eventually(condition: Callable[[], Any], within: float = PATIENCE, what: str = "it") -> Any:
-    """The first true value of a condition, plain or a coroutine function."""
-    until = time.monotonic() + within
-    while True:
-        value = condition()
-        if asyncio.iscoroutine(value):
-            value = await value
-        if value:
-            return value
-        if time.monotonic() > until:
-            pytest.fail(f"{what} did not happen within {within} s")
-        await asyncio.sleep(0.03)
 
 
 @dataclass(frozen=True)
@@ -152,7 +136,8 @@ class HostProcess:
     def events(self, name: str) -> list[dict[str, Any]]:
         """The log's entries of one event."""
         found: list[dict[str, Any]] = []
-        for line in self.log.splitlines():
+        *whole, _being_written = self.log.split("\n")
+        for line in whole:
             if line.startswith("{") and name in line:
                 entry = json.loads(line)
                 if entry.get("event") == name:
@@ -260,6 +245,17 @@ class Rig:
         await host.exit_code()
         return await self.trigger(job, payload, **options)
 
+    async def trigger_at_last(self, job: str, payload: Any = None, **options: Any) -> str:
+        """A trigger stored once the project is there, or is there again."""
+
+        async def stored() -> str | None:
+            try:
+                return await self.trigger(job, payload, timeout=2, **options)
+            except JetJobsError:
+                return None
+
+        return await eventually(stored, what="a trigger being stored")
+
     async def trigger_all(self, job: str, payloads: Iterable[Any]) -> list[str]:
         return [await self.trigger(job, payload) for payload in payloads]
 
@@ -278,6 +274,13 @@ class Rig:
         """The terminal record, and the delivery retired with it."""
         client = await self.client()
         return await client.run(*self._names(job), run).wait(within)
+
+    async def run(self, job: str, payload: Any = None, **options: Any) -> tuple[RunRecord, str]:
+        """A run's record and id once it has ended and its message is gone."""
+        run_id = await self.trigger(job, payload, **options)
+        record = await self.ended(job, run_id)
+        await self.retired(job)
+        return record, run_id
 
     async def all_ended(self, job: str, runs: Iterable[str], within: float = 60.0) -> list[RunRecord]:
         until = time.monotonic() + within

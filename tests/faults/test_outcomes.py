@@ -3,43 +3,34 @@
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import Any
 
 import pytest
 
-from jetjobs._core.models import RunRecord, RunStatus
+from jetjobs._core.models import RunStatus
 from tests.faults.rig import Rig, eventually
-
-
-async def run(rig: Rig, job: str, payload: Any = None, **options: Any) -> tuple[RunRecord, str]:
-    """A run's record and id once it has ended and its message is gone."""
-    run_id = await rig.trigger(job, payload, **options)
-    record = await rig.ended(job, run_id)
-    await rig.retired(job)
-    return record, run_id
 
 
 async def test_returns_skips_and_what_the_record_tells(rig: Rig) -> None:
     await rig.host()
-    echo, run_id = await run(rig, "echo", {"a": [1, 2]})
+    echo, run_id = await rig.run("echo", {"a": [1, 2]})
     assert (echo.status, echo.result, echo.attempt) == (RunStatus.SUCCEEDED, {"a": [1, 2]}, 1)
     assert [line.how for line in rig.journal.ends(run_id)] == ["return"]
-    ping, _ = await run(rig, "ping")
+    ping, _ = await rig.run("ping")
     assert ping.result == "of the lifespan"
-    skipped, run_id = await run(rig, "skips")
+    skipped, run_id = await rig.run("skips")
     assert (skipped.status, skipped.skip_reason, skipped.error) == (RunStatus.SKIPPED, "nothing to do", None)
     assert len(rig.journal.starts(run_id)) == 1
 
 
 async def test_retries_with_backoff_until_it_succeeds(rig: Rig) -> None:
     await rig.host()
-    record, run_id = await run(rig, "fails_until", 3)
+    record, run_id = await rig.run("fails_until", 3)
     assert (record.status, record.result, record.attempt, record.starts) == (RunStatus.SUCCEEDED, "attempt 3", 3, 3)
     assert [attempt.outcome for attempt in record.attempts] == ["FAILED", "FAILED", "SUCCEEDED"]
     starts = rig.journal.starts(run_id)
     assert [line.attempt for line in starts] == [1, 2, 3]
-    assert all(b.at - a.at >= 0.1 for a, b in pairwise(starts))
-    record, run_id = await run(rig, "fails_until", 4)
+    assert all(b.at - a.at >= 0.09 for a, b in pairwise(starts))
+    record, run_id = await rig.run("fails_until", 4)
     assert (record.status, record.starts) == (RunStatus.FAILED, 3)
     assert record.error is not None
     assert (record.error.type, record.error.message) == ("ValueError", "attempt 3 fails")
@@ -50,17 +41,17 @@ async def test_retries_with_backoff_until_it_succeeds(rig: Rig) -> None:
 async def test_timeouts(rig: Rig) -> None:
     await rig.host()
     for job in ("times_out", "thread_times_out"):
-        record, run_id = await run(rig, job)
+        record, run_id = await rig.run(job)
         assert record.status is RunStatus.TIMED_OUT
         assert record.error is not None
         assert record.error.type == "TimedOut"
         (start,), (end,) = rig.journal.starts(run_id), rig.journal.ends(run_id)
         assert end.reason == "timeout"
         assert 0.4 < end.at - start.at < 20
-    late, run_id = await run(rig, "returns_late")
+    late, run_id = await rig.run("returns_late")
     assert (late.status, late.result) == (RunStatus.TIMED_OUT, "late but here")
     assert [line.how for line in rig.journal.ends(run_id)] == ["return"]
-    again, run_id = await run(rig, "times_out_once")
+    again, run_id = await rig.run("times_out_once")
     assert (again.status, again.result) == (RunStatus.SUCCEEDED, "second")
     assert [attempt.outcome for attempt in again.attempts] == ["TIMED_OUT", "SUCCEEDED"]
     assert len(rig.journal.starts(run_id)) == 2
@@ -68,15 +59,15 @@ async def test_timeouts(rig: Rig) -> None:
 
 async def test_what_handlers_decide(rig: Rig) -> None:
     await rig.host()
-    record, run_id = await run(rig, "discards")
+    record, run_id = await rig.run("discards")
     assert (record.status, record.starts) == (RunStatus.FAILED, 1)
     assert record.error is not None
     assert (record.error.type, record.error.message) == ("Discard", "never")
-    record, run_id = await run(rig, "retries_after")
+    record, run_id = await rig.run("retries_after")
     first, second = rig.journal.starts(run_id)
-    assert second.at - first.at >= 1.0
+    assert second.at - first.at >= 0.95  # the broker's time is known to some milliseconds
     assert (record.status, record.attempt) == (RunStatus.SUCCEEDED, 2)
-    record, run_id = await run(rig, "snoozes", 3)
+    record, run_id = await rig.run("snoozes", 3)
     assert (record.status, record.result, record.snoozes, record.attempt) == (RunStatus.SUCCEEDED, "attempt 1", 3, 1)
     assert [line.checkpoint for line in rig.journal.starts(run_id)] == [None, 1, 2, 3]
 
@@ -88,7 +79,7 @@ async def test_what_handlers_decide(rig: Rig) -> None:
 )
 async def test_which_errors_are_worth_another_attempt(rig: Rig, error: str, starts: int) -> None:
     await rig.host()
-    record, run_id = await run(rig, "chooses", error)
+    record, run_id = await rig.run("chooses", error)
     assert (record.status, record.starts) == (RunStatus.FAILED, starts)
     assert len(rig.journal.starts(run_id)) == starts
 
@@ -113,7 +104,7 @@ async def test_what_a_handler_tells_is_in_the_record(rig: Rig) -> None:
 async def test_hooks_run_around_every_attempt(rig: Rig) -> None:
     await rig.host("hooked")
     for job, error in (("hooked.plain", "NoneType"), ("hooked.in_thread", "ValueError")):
-        _, run_id = await run(rig, job)
+        _, run_id = await rig.run(job)
         lines = [line.what for line in rig.journal.lines(run=run_id)]
         assert lines == ["before", "start", "end", "after"]
         assert rig.journal.lines("after", run_id)[0].error == error

@@ -4,22 +4,13 @@ from __future__ import annotations
 
 import time
 from datetime import timedelta
-from typing import Any
 
 import pytest
 
-from jetjobs._core.models import RunRecord, RunStatus
+from jetjobs._core.models import RunStatus
 from tests.faults.rig import Rig, eventually
 
 pytestmark = pytest.mark.faults
-
-
-async def run(rig: Rig, job: str, payload: Any = None, **options: Any) -> tuple[RunRecord, str]:
-    """A run's record and id once it has ended and its message is gone."""
-    run_id = await rig.trigger(job, payload, **options)
-    record = await rig.ended(job, run_id)
-    await rig.retired(job)
-    return record, run_id
 
 
 async def test_b105_cancel_in_every_state(rig: Rig) -> None:
@@ -37,7 +28,7 @@ async def test_b105_cancel_in_every_state(rig: Rig) -> None:
     assert (end.reason, end.at - asked_at < 10) == ("cancel", True)
     for run_id in (running, queued):
         assert (await rig.ended("gate", run_id)).status is RunStatus.CANCELLED
-    after, _ = await run(rig, "gate", 0)
+    after, _ = await rig.run("gate", 0)
     assert after.status is RunStatus.SUCCEEDED
     assert not rig.journal.starts(queued)
     assert (await client.run("basic", "gate", after.run_id).cancel()).outcome.name == "ALREADY_FINISHED"
@@ -64,7 +55,7 @@ async def test_b105_cancel_of_a_thread_and_of_a_waiting_run(rig: Rig) -> None:
     later = await rig.trigger("gate", 0, delay=timedelta(seconds=1))
     await client.run("basic", "gate", later).cancel()
     assert (await rig.ended("gate", later, 30)).status is RunStatus.CANCELLED
-    after, _ = await run(rig, "gate", 0, delay=timedelta(seconds=1.3))
+    after, _ = await rig.run("gate", 0, delay=timedelta(seconds=1.3))
     assert after.status is RunStatus.SUCCEEDED
     assert not rig.journal.starts(later)
     assert len(rig.journal.starts(waiting)) == 1

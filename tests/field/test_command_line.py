@@ -9,8 +9,8 @@ import pytest
 from jetjobs.errors import (
     BrokerUnavailable,
 )
-from tests.support.commands import APP, Done, Terminal
-from tests.support.doors import SECRET, Doors
+from tests.support.commands import APP, Terminal
+from tests.support.doors import SECRET, Doors, failed
 from tests.support.impostors import black_hole
 from tests.support.servers import free_port
 
@@ -19,17 +19,6 @@ from tests.support.servers import free_port
 def terminal(tmp_path: Path) -> Terminal:
     (tmp_path / "app.py").write_text(APP)
     return Terminal(tmp_path, project="cli-failures")
-
-
-def failed(done: Done, code: int, *words: str) -> None:
-    """It failed as it should."""
-    assert done.code == code, done.err
-    assert done.in_time
-    assert done.last_line.startswith("error: ")
-    for word in words:
-        assert word in done.last_line
-    assert "Traceback" not in done.err
-    assert SECRET not in done.err + done.out
 
 
 class TestModules:

@@ -15,24 +15,12 @@ import pytest
 from jetjobs import JobClient
 from jetjobs._core.models import RunStatus
 from jetjobs.client import JobRun
-from jetjobs.errors import BrokerError, JetJobsError, TriggerUnconfirmed
+from jetjobs.errors import BrokerError, TriggerUnconfirmed
 from tests.faults.rig import Rig, eventually
 from tests.support.proxy import Proxy
 from tests.support.servers import RealServer
 
 pytestmark = pytest.mark.faults
-
-
-async def trigger_at_last(rig: Rig, job: str, payload: object = None) -> str:
-    """A trigger's run once the project is there again."""
-
-    async def stored() -> str | None:
-        try:
-            return await rig.trigger(job, payload, timeout=2)
-        except JetJobsError:
-            return None
-
-    return await eventually(stored, what="a trigger being stored")
 
 
 async def test_b81_a_broker_that_lost_its_storage(own_rig: Rig, own_server: RealServer) -> None:
@@ -44,9 +32,9 @@ async def test_b81_a_broker_that_lost_its_storage(own_rig: Rig, own_server: Real
     await asyncio.to_thread(own_server.kill9)
     shutil.rmtree(own_server.store)
     await asyncio.to_thread(own_server.start)
-    await rig.journal.started(await trigger_at_last(rig, "ping"))
+    await rig.journal.started(await rig.trigger_at_last("ping"))
     assert (await rig.journal.ended(lost)).reason == "fenced"
-    for record in await rig.all_ended("four", [await trigger_at_last(rig, "four", 0.01) for _ in range(20)]):
+    for record in await rig.all_ended("four", [await rig.trigger_at_last("four", 0.01) for _ in range(20)]):
         assert (record.status, record.starts) == (RunStatus.SUCCEEDED, 1)
     await rig.retired("four")
     assert len(rig.journal.starts(lost)) == 1

@@ -8,7 +8,6 @@ import time
 import pytest
 
 from jetjobs._core.models import RunStatus
-from jetjobs.errors import JetJobsError
 from tests.faults.field import api, cpu_share, show, streams_of
 from tests.faults.rig import ACK_WAIT, Rig, eventually
 
@@ -79,7 +78,7 @@ async def test_b73_the_jobs_stream_deleted_while_idle(rig: Rig) -> None:
     await rig.ping()
     await api(rig.url, f"STREAM.DELETE.JETJOBS_{rig.project}")
     await asyncio.gather(*(settle_down(host.pid) for host in hosts))
-    run_id = await trigger_at_last(rig)
+    run_id = await rig.trigger_at_last("ping")
     await rig.journal.started(run_id, within=RECREATED_WITHIN)
     assert any("jobs stream has gone" in host.log for host in hosts)
     await rig.ping()
@@ -96,7 +95,7 @@ async def test_b73_the_jobs_stream_deleted_under_runs(rig: Rig) -> None:
     for job, run_id in runs.items():
         record = await rig.ended(job, run_id)
         assert (record.status, record.starts) == (RunStatus.SUCCEEDED, 1)
-    await rig.journal.started(await trigger_at_last(rig), within=RECREATED_WITHIN)
+    await rig.journal.started(await rig.trigger_at_last("ping"), within=RECREATED_WITHIN)
     for job, run_id in runs.items():
         assert (await rig.ended(job, await rig.trigger(job, 0), RECREATED_WITHIN)).status is RunStatus.SUCCEEDED
         assert len(rig.journal.starts(run_id)) == 1
@@ -111,11 +110,11 @@ async def test_b73_everything_of_the_project_deleted_while_idle(rig: Rig) -> Non
     for stream in sorted(before):
         await api(rig.url, f"STREAM.DELETE.{stream}")
     await settle_down(host.pid)
-    run_id = await trigger_at_last(rig, allow_unknown=True)
+    run_id = await rig.trigger_at_last("ping", allow_unknown=True)
     record = await rig.ended("ping", run_id, RECREATED_WITHIN)
     assert (record.status, record.starts) == (RunStatus.SUCCEEDED, 1)
     assert await streams_of(rig.url, rig.project) == before
-    await rig.journal.started(await trigger_at_last(rig), within=RECREATED_WITHIN)  # callers know the job again
+    await rig.journal.started(await rig.trigger_at_last("ping"), within=RECREATED_WITHIN)  # callers know the job again
     assert host.process.poll() is None
 
 
@@ -132,18 +131,6 @@ async def test_b73_the_records_bucket_deleted_while_idle(rig: Rig) -> None:
 
 async def settle_down(pid: int) -> None:
     assert await cpu_share(pid, 3) < 0.5
-
-
-async def trigger_at_last(rig: Rig, **options: object) -> str:
-    """A trigger stored once the stream is back."""
-
-    async def stored() -> str | None:
-        try:
-            return await rig.trigger("ping", timeout=2, **options)
-        except JetJobsError:
-            return None
-
-    return await eventually(stored, RECREATED_WITHIN, "a trigger being stored")
 
 
 async def test_b67_a_run_longer_than_the_ack_wait_is_delivered_once(rig: Rig) -> None:
@@ -197,7 +184,7 @@ async def test_b69_a_retry_that_waits_holds_no_slot(rig: Rig, how: str, after: f
     assert after - 0.1 <= (waiting.retry_at - waiting.started_at).total_seconds() < after + 5
     await rig.retired("one_at_a_time")
     again = await rig.journal.started(first, times=2, within=after + 30)
-    assert after <= again.at - failed.at < after + 20
+    assert after - 0.1 <= again.at - failed.at < after + 20
 
 
 async def test_b75_triggers_after_idle_gaps_start_at_once(rig: Rig) -> None:

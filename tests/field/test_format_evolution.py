@@ -167,7 +167,7 @@ async def test_b50_readers_pass_over_it_or_say_so(field: Field):
     for call in (
         field.client.run(*RUN).record,
         lambda: field.client.runs.get(RUN.run_id, module=RUN.module, job=RUN.job),
-        lambda: field.client.run(*RUN).wait(5),
+        lambda: field.client.run(*RUN).wait(45),
     ):
         with pytest.raises(PayloadInvalidError, match=r"version 2.*upgrade"):
             await call()

@@ -11,7 +11,6 @@ import pytest
 
 from jetjobs._core import wire
 from jetjobs._core.models import RunStatus
-from jetjobs.errors import JetJobsError
 from tests.faults.rig import Rig, eventually
 from tests.support.servers import RealServer
 
@@ -143,24 +142,12 @@ async def test_b71_a_log_that_nobody_can_write(own_rig: Rig, own_server: RealSer
     await eventually(lambda: rig.journal.lines("lifespan opens"), what="the start")
     expected = {"fails_until": RunStatus.SUCCEEDED, "never_ends": RunStatus.TIMED_OUT, "swallows": RunStatus.TIMED_OUT}
     for job, status in expected.items():
-        record = await rig.ended(job, await trigger_at_last(rig, job, 2 if job == "fails_until" else None))
+        record = await rig.ended(job, await rig.trigger_at_last(job, 2 if job == "fails_until" else None))
         assert record.status is status
     await asyncio.to_thread(own_server.restart)
     await rig.ping(30)
     host.sigterm()
     assert await host.exit_code() == 0
-
-
-async def trigger_at_last(rig: Rig, job: str, payload: object) -> str:
-    """A trigger stored once the host has prepared the project, which nobody can read in its log."""
-
-    async def stored() -> str | None:
-        try:
-            return await rig.trigger(job, payload, timeout=2)
-        except JetJobsError:
-            return None
-
-    return await eventually(stored, what="a trigger being stored")
 
 
 @pytest.mark.faults

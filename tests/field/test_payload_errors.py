@@ -148,7 +148,7 @@ async def test_b44_not_a_number_reaches_no_reader(field: Field, tmp_path: Path):
     with pytest.raises(RunFailed, match=r"result not serialisable.*result\[\"x\"\]"):
         await run.result(timeout=45)
     for how in ("control-characters", "half-characters", "huge"):
-        await (await field.client.get_job("errors.fails").trigger(how)).wait(5)
+        await (await field.client.get_job("errors.fails").trigger(how)).wait(45)
     terminal = Terminal(tmp_path, nats=field.url, project=field.project)
     shown = await asyncio.to_thread(terminal.run, "runs", "show", run.run_id, "--json")
     assert (shown.code, strict(shown.out)["status"]) == (0, "FAILED")

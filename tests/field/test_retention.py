@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Iterable
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
@@ -24,6 +24,7 @@ from jetjobs.client import CancelOutcome, JobClient
 from jetjobs.errors import PayloadInvalidError
 from tests.faults.field import cpu_share, show
 from tests.support.servers import RealServer
+from tests.support.waiting import eventually
 
 FAST = JobAddress("shop", "fast")
 KEYED = JobAddress("shop", "keyed")
@@ -69,21 +70,13 @@ async def write(backend: Backend, records: Iterable[RunRecord]) -> None:
         await asyncio.gather(*(backend.runs.create(record) for record in waiting[first : first + 500]))
 
 
-async def until(holds: Callable[[], Awaitable[bool]], within: float = 30) -> None:
-    for _ in range(int(within / 0.05)):
-        if await holds():
-            return
-        await asyncio.sleep(0.05)
-    pytest.fail(f"did not happen within {within} s")
-
-
 async def until_held(backend: Backend, entries: int, within: float = 30) -> None:
     """Wait until the runs bucket holds so many messages."""
 
     async def holds() -> bool:
         return (await backend.runs.holding()).entries == entries
 
-    await until(holds, within)
+    await eventually(holds, within)
 
 
 async def stubs(backend: Backend) -> set[str]:
@@ -163,7 +156,7 @@ async def test_b95_a_key_is_one_run_past_the_number(backend: Backend, nats_url: 
         async def have_shrunk() -> bool:
             return len(await stubs(backend)) >= 15
 
-        await until(have_shrunk)
+        await eventually(have_shrunk)
         for number, run in enumerate(runs):
             again = await keyed.trigger(20_000, idempotency_key=f"k{number}")
             assert (again.run_id, again.duplicate, again.payload_differs) == (run.run_id, True, False)
@@ -177,7 +170,7 @@ async def test_b95_a_key_is_one_run_past_the_number(backend: Backend, nats_url: 
         async def results_gone() -> bool:
             return not await bodies(backend) & small
 
-        await until(results_gone)
+        await eventually(results_gone)
         assert {run.run_id for run in runs} == {stored.record.run_id async for stored in backend.runs.scan(KEYED)}
 
 
@@ -192,7 +185,7 @@ async def test_b95_large_bodies_go_with_their_run_and_without_one(backend: Backe
         async def one_left() -> bool:
             return await bodies(backend) == {"young"}
 
-        await until(one_left)
+        await eventually(one_left)
 
 
 async def test_b95_the_record_of_a_run_with_a_message_stays(backend: Backend, nats_url: str, project: str):
@@ -231,7 +224,7 @@ async def test_b95_the_broker_is_as_it_was_after_twenty_thousand_removals(own_se
     async def connected() -> bool:
         return backend.broker.connected_since is not None
 
-    await until(connected)
+    await eventually(connected)
     assert await backend.runs.holding() == before
     assert len([stored async for stored in backend.runs.scan()]) == 10
     await backend.close()
@@ -256,7 +249,7 @@ async def test_b95_a_run_that_never_started_goes_by_itself(backend: Backend, nat
         await asyncio.sleep(0.01)  # its time to start passes
         async with host(nats_url, project, finished=timedelta(hours=1)):
             assert (await run.wait(45)).status is RunStatus.MISSED
-            assert (await client.run("shop", "fast", "bad").wait(10)).status is RunStatus.FAILED
+            assert (await client.run("shop", "fast", "bad").wait(45)).status is RunStatus.FAILED
     connection = await nats.connect(nats_url)
     stream = connection.jetstream()
     for run_id in (run.run_id, "bad"):

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.commands import APP, Done, Terminal
+from tests.support.commands import APP, Terminal
+from tests.support.doors import SECRET, failed
 from tests.support.servers import RealServer
 
 pytestmark = pytest.mark.integration
 
-SECRET = "s3cr3t"
 USERS = f"""
 authorization {{
   users: [
@@ -48,17 +48,6 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealServer]:
 
 def url(server: RealServer, user: str, password: str = SECRET) -> str:
     return f"nats://{user}:{password}@127.0.0.1:{server.port}"
-
-
-def failed(done: Done, code: int, *words: str) -> None:
-    """It failed as it should."""
-    assert done.code == code, done.err
-    assert done.in_time
-    assert done.last_line.startswith("error: ")
-    for word in words:
-        assert word in done.last_line
-    assert "Traceback" not in done.err
-    assert SECRET not in done.err + done.out
 
 
 class TestBroker:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -26,17 +25,6 @@ pytestmark = pytest.mark.integration
 
 
 LARGE = {"total": {"gte": 100}}
-
-
-@pytest.fixture
-async def field(nats_url: str, project: str) -> AsyncIterator[Field]:
-    async with field_of(nats_url, project) as made:
-        yield made
-
-
-@pytest.fixture
-def orders(field: Field) -> Orders:
-    return Orders(field)
 
 
 class TestCore:

@@ -7,7 +7,6 @@ import json
 import signal
 import sys
 import time
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -17,7 +16,7 @@ from structlog.testing import capture_logs
 from jetjobs import HostSettings, JobHost, RunStatus
 from tests.support.event_field import counts, sequences
 from tests.support.events import Orders, jetstream_of, runs_of, thanks
-from tests.support.field import QUICK, Field, field_of
+from tests.support.field import QUICK, Field
 from tests.support.links import until, until_it
 from tests.support.programs import event_host
 
@@ -28,17 +27,6 @@ MORTAL = Path(event_host.__file__)
 
 
 LARGE = {"total": {"gte": 100}}
-
-
-@pytest.fixture
-async def field(nats_url: str, project: str) -> AsyncIterator[Field]:
-    async with field_of(nats_url, project) as made:
-        yield made
-
-
-@pytest.fixture
-def orders(field: Field) -> Orders:
-    return Orders(field)
 
 
 async def durables(field: Field, orders: Orders) -> list[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -12,18 +11,12 @@ from jetjobs import HostSettings, JobContext, JobHost, Module
 from jetjobs._core import names
 from jetjobs._core.models import JobAddress
 from jetjobs.errors import UnknownJobError
-from tests.support.field import QUICK, Field, field_of
+from tests.support.field import QUICK, Field
 from tests.support.links import until_it
 
 pytestmark = pytest.mark.integration
 
 SEND = JobAddress("shop", "send")
-
-
-@pytest.fixture
-async def field(nats_url: str, project: str) -> AsyncIterator[Field]:
-    async with field_of(nats_url, project) as made:
-        yield made
 
 
 def shop(limit: int) -> Module:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import secrets
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -17,7 +16,7 @@ from jetjobs._core.models import JobAddress
 from jetjobs._core.schedules import pause
 from jetjobs._nats import open_backend
 from jetjobs.errors import UnknownJobError
-from tests.support.field import Field, field_of
+from tests.support.field import Field
 from tests.support.links import until_it
 from tests.support.raw_caller import RawCaller
 from tests.support.renamed_family import release_1, release_2
@@ -54,12 +53,6 @@ class Shop:
 
         module.expose_job("send" if number == "1" else "mail", handler, **options)
         return module
-
-
-@pytest.fixture
-async def field(nats_url: str, project: str) -> AsyncIterator[Field]:
-    async with field_of(nats_url, project) as made:
-        yield made
 
 
 async def release(field: Field, shop: Shop, number: str) -> JobHost:

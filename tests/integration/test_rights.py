@@ -29,7 +29,7 @@ from tests.support.rights import (
     variables,
 )
 from tests.support.servers import RealServer
-from tests.support.shop import LARGE, ONE_TRIGGER, WITHIN, billing, command, guarded, hosting, running
+from tests.support.shop import LARGE, ONE_TRIGGER, billing, command, guarded, hosting, running
 
 pytestmark = pytest.mark.integration
 
@@ -69,25 +69,25 @@ async def calls(client: JobClient) -> None:
     send = client.get_job("billing.send")
     run = await send.trigger(7)
     assert not run.no_host
-    assert (await run.wait(timeout=WITHIN)).ok
+    assert (await run.wait(timeout=45)).ok
     assert await run.status() is RunStatus.SUCCEEDED
-    assert await run.result(timeout=WITHIN) == 7
+    assert await run.result(timeout=45) == 7
     again = [await send.trigger(1, idempotency_key=run.run_id) for _ in range(2)]
     assert [each.duplicate for each in again] == [False, True]
     many = await client.trigger_many([])
     assert many == []
     large = await send.trigger(LARGE)
-    assert await large.result(timeout=WITHIN) == LARGE
+    assert await large.result(timeout=45) == LARGE
     soon = await send.trigger("soon", delay="1s")
     assert await soon.status() is RunStatus.SCHEDULED
-    assert await soon.result(timeout=WITHIN) == "soon"
+    assert await soon.result(timeout=45) == "soon"
     later = await send.trigger(delay="1h")
     await later.reschedule(time.time() + 7200)
     await later.cancel()
     assert await later.status() is RunStatus.CANCELLED
     at_work = await running(client)
     await at_work.cancel()
-    assert (await at_work.wait(timeout=WITHIN)).status is RunStatus.CANCELLED
+    assert (await at_work.wait(timeout=45)).status is RunStatus.CANCELLED
     assert (await client.runs.get(run.run_id)).ok
     assert len(await client.jobs.list()) >= 3
 
@@ -123,9 +123,9 @@ async def test_a_host_runs_everything_without_a_right_on_streams(server: RealSer
         ):
             await calls(boss)
             retried = await boss.get_job("billing.send").trigger("again")
-            assert (await retried.wait(timeout=WITHIN)).attempt == 2
+            assert (await retried.wait(timeout=45)).attempt == 2
             parent = await boss.get_job("billing.send").trigger("parent")
-            assert await parent.result(timeout=WITHIN) == "child"
+            assert await parent.result(timeout=45) == "child"
             async with Intruder(server, "boss") as shop:
                 await shop.client.publish("orders.paid", b"{}")
             await until_it(partial(_has_runs, boss, {"every", "event"}))
@@ -186,7 +186,7 @@ async def _is_paused_and_goes_on(client: JobClient) -> None:
             await run.wait(timeout=0.3)
             return False
         await client.jobs.resume("billing", "send", actor="ops")
-        return (await run.wait(timeout=WITHIN)).ok
+        return (await run.wait(timeout=45)).ok
 
     await until_it(waits)
 
@@ -206,7 +206,7 @@ async def test_a_gateway_caller_asks_for_runs_without_jetstream(server: RealServ
         answer = await caller.client.request("jetjobs.shop.call.billing.send", b"7", timeout=5)
         assert b'"run_id"' in answer.data
         run_id = answer.data.split(b'"run_id":"')[1].split(b'"')[0].decode()
-        assert await viewer.run("billing", "send", run_id).result(timeout=WITHIN) == 7
+        assert await viewer.run("billing", "send", run_id).result(timeout=45) == 7
         streams = ["$JS.API.INFO", "$JS.API.STREAM.INFO.JETJOBS_shop", "$JS.API.STREAM.MSG.GET.KV_jetjobs_shop_runs"]
         assert await caller.let_through([ONE_TRIGGER, *streams, "$KV.jetjobs_shop_runs.a.b.c"]) == []
         assert await caller.let_hear(["jetjobs.shop.>", "_INBOX.>", "_INBOX_shop_host.>", ">"]) == []
@@ -215,11 +215,11 @@ async def test_a_gateway_caller_asks_for_runs_without_jetstream(server: RealServ
 async def test_a_viewer_sees_everything(server: RealServer, host: JobHost, tmp_path: Path):
     async with JobClient(login(server, "boss"), project="shop") as boss:
         run = await boss.get_job("billing.send").trigger(LARGE)
-        await run.wait(timeout=WITHIN)
+        await run.wait(timeout=45)
         later = await boss.get_job("billing.send").trigger(delay="1h")
     with capture_logs() as logs:
         async with JobClient(login(server, "viewer"), project="shop") as viewer:
-            assert await viewer.run("billing", "send", run.run_id).result(timeout=WITHIN) == LARGE
+            assert await viewer.run("billing", "send", run.run_id).result(timeout=45) == LARGE
             assert (await viewer.runs.get(later.run_id)).status is RunStatus.SCHEDULED
             assert (await viewer.jobs.get("billing.send")).job == "send"
     assert refused(logs) == []

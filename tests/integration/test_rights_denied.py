@@ -128,10 +128,10 @@ async def test_a_caller_without_the_lines_for_it_can_not_cancel_and_all_else(ser
             send = asker.get_job("billing.send")
             run = await send.trigger(LARGE, idempotency_key="large")
             assert (await send.trigger(LARGE, idempotency_key="large")).duplicate
-            assert await run.result(timeout=WITHIN) == LARGE
+            assert await run.result(timeout=45) == LARGE
             later = await send.trigger("later", delay="1h")
             await later.reschedule(time.time())
-            assert await later.result(timeout=WITHIN) == "later"
+            assert await later.result(timeout=45) == "later"
             at_work = await running(asker)
             assert [line for line in logs if line["event"] == "nats permission missing"] == []
             await denied(at_work.cancel(), f"$KV.jetjobs_shop_runs.billing.wait.{at_work.run_id}")
@@ -169,7 +169,7 @@ async def test_a_program_that_is_not_told_its_inbox_says_so(server: RealServer, 
 async def test_two_projects_of_one_account_see_nothing_of_each_other(server: RealServer, host: JobHost):
     async with hosting(server, "boss", "other") as other, JobClient(login(server, "boss"), project="other") as boss:
         run = await boss.get_job("billing.send").trigger("other")
-        assert await run.result(timeout=WITHIN) == "other"
+        assert await run.result(timeout=45) == "other"
         assert [each.host_id for each in await boss.hosts.list()] == [other.host_id]
         async with JobClient(login(server, "boss"), project="shop") as shop:
             assert run.run_id not in {record.run_id for record in await shop.runs.list(limit=1000)}
@@ -233,7 +233,7 @@ class TestWhyTheProjectIsTheBoundary:
     async def test_a_read_of_one_record_is_a_read_of_all(self, server: RealServer):
         async with JobClient(login(server, "caller"), project="shop") as caller:
             run = await caller.get_job("billing.send").trigger("secret")
-            await run.wait(timeout=WITHIN)
+            await run.wait(timeout=45)
         async with Intruder(server, "viewer") as viewer:
             wanted = f'{{"last_by_subj": "$KV.jetjobs_shop_runs.billing.send.{run.run_id}"}}'.encode()
             found = await viewer.client.request("$JS.API.STREAM.MSG.GET.KV_jetjobs_shop_runs", wanted)

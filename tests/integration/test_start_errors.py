@@ -7,8 +7,6 @@ nothing is half-made, the exit code is not 0, and no secret shows.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from pathlib import Path
 
 import nats
 import pytest
@@ -19,31 +17,10 @@ from jetjobs.errors import (
     PermissionMissing,
     StreamMismatch,
 )
-from tests.support.commands import APP, Terminal
-from tests.support.doors import GUARDED, SECRET, Doors, shop, streams_of
+from tests.support.doors import SECRET, Doors, shop, streams_of
 from tests.support.servers import RealServer
 
 pytestmark = pytest.mark.integration
-
-
-@pytest.fixture(scope="module")
-def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealServer]:
-    """A server with users of few rights, and an account without JetStream."""
-    server = RealServer(tmp_path_factory.mktemp("guarded"), extra_conf=GUARDED)
-    server.start()
-    yield server
-    server.remove()
-
-
-@pytest.fixture
-def terminal(tmp_path: Path, project: str) -> Terminal:
-    (tmp_path / "app.py").write_text(APP)
-    return Terminal(tmp_path, project=project)
-
-
-@pytest.fixture
-def doors(terminal: Terminal, project: str) -> Doors:
-    return Doors(terminal, project)
 
 
 class TestExistingBucket:

@@ -88,12 +88,7 @@ class Doors:
     async def command_refuses(self, command: str, target: Mapping[str, Any], *words: str) -> Done:
         env = {VARIABLES[name]: str(value) for name, value in target.items()}
         done = await asyncio.to_thread(partial(self.terminal.run, *command.split(), env=env))
-        assert done.code == 3, done.err
-        assert done.in_time
-        assert done.last_line.startswith("error: ")
-        assert all(word in done.last_line for word in words), done.err
-        assert "Traceback" not in done.err
-        assert SECRET not in done.err + done.out
+        failed(done, 3, *words)
         return done
 
     async def _refused(self, start: Any, kind: type[Exception], words: tuple[str, ...]) -> Exception:
@@ -109,6 +104,16 @@ class Doors:
         assert SECRET not in message + repr(logs)
         await until(lambda: not asyncio.all_tasks() - before, within=2)  # the connection and its loops went with it
         return raised.value
+
+
+def failed(done: Done, code: int, *words: str) -> None:
+    """A command that failed as it should: in one line that has the words, in time, and without the password."""
+    assert done.code == code, done.err
+    assert done.in_time
+    assert done.last_line.startswith("error: ")
+    assert all(word in done.last_line for word in words), done.err
+    assert "Traceback" not in done.err
+    assert SECRET not in done.err + done.out
 
 
 async def streams_of(url: str, project: str, **login: str) -> set[str]:

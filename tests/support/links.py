@@ -1,11 +1,11 @@
 """What tests of the NATS adapter share: a link to a server, and waiting for what has no event."""
 
-import asyncio
 from collections.abc import Awaitable, Callable
 
 from jetjobs._nats.connection import connect
 from jetjobs._nats.link import Link
 from jetjobs._nats.writer import PipelinedWriter
+from tests.support.waiting import PATIENCE, eventually
 
 
 async def open_link(url: str, *, outstanding: int = 4096) -> Link:
@@ -14,17 +14,11 @@ async def open_link(url: str, *, outstanding: int = 4096) -> Link:
     return Link(connection, PipelinedWriter(connection, outstanding=outstanding))
 
 
-async def until(condition: Callable[[], object], within: float = 30.0) -> None:
+async def until(condition: Callable[[], object], within: float = PATIENCE) -> None:
     """Return once it holds; fail if it doesn't in time."""
-
-    async def holds() -> bool:
-        return bool(condition())
-
-    await until_it(holds, within)
+    await eventually(condition, within)
 
 
-async def until_it(condition: Callable[[], Awaitable[bool]], within: float = 30.0) -> None:
+async def until_it(condition: Callable[[], Awaitable[bool]], within: float = PATIENCE) -> None:
     """The same for a condition that must ask."""
-    async with asyncio.timeout(within):
-        while not await condition():  # noqa: ASYNC110  # state of a server or a client, which raise no event
-            await asyncio.sleep(0.005)
+    await eventually(condition, within)
