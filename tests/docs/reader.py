@@ -15,7 +15,7 @@ from pathlib import Path
 
 from tests.docs.pages import Block, Command, pattern
 
-_PATIENCE = 30.0
+_PATIENCE = 50.0
 _EXPORT = re.compile(r"^export ((?:[A-Z_]+=\S+ ?)+)")
 
 

@@ -148,11 +148,11 @@ async def test_a_consumer_deleted_under_running_runs(rig: Rig) -> None:
 async def test_messages_purged_under_running_and_waiting_runs(rig: Rig) -> None:
     """By an operator, say: what runs ends as ever, and what waits for its retry is not forgotten."""
     await rig.host()
-    running = await rig.trigger("hold3", 2.0)
-    waiting = await rig.trigger("one_at_a_time", "retry in two")
+    running = await rig.trigger("hold3", 4.0)
+    waiting = await rig.trigger("one_at_a_time", "retry in six")
     await rig.journal.started(running)
     await rig.journal.ended(waiting)
-    await asyncio.sleep(0.3)  # its retry has been stored
+    await rig.retired("one_at_a_time")  # its retry has been stored
     await rig.jetstream(lambda stream: stream.purge_stream(f"JETJOBS_{rig.project}"))
     assert (await rig.ended("hold3", running)).status is RunStatus.SUCCEEDED
     record = await rig.ended("one_at_a_time", waiting)

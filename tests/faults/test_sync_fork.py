@@ -16,7 +16,9 @@ from tests.support.programs_run import run_program
 
 pytestmark = [
     pytest.mark.integration,
-    pytest.mark.skipif(not hasattr(__import__("os"), "fork") or sys.platform == "darwin", reason="needs fork"),
+    pytest.mark.skipif(
+        sys.platform in {"win32", "darwin"}, reason="forks: Windows can't, macOS not safely with threads"
+    ),
 ]
 
 # Children leave the ordinary way, through the interpreter's exit, as a web server's do.

@@ -157,7 +157,7 @@ async def test_gone_when_its_supervisor_is_killed(tmp_path: Path):
         assert server._process is not None
         server._process.kill()
         assert gone_within(pid, 20)
-        server._process.wait(5)
+        server._process.wait(30)
         assert not server.running
 
 

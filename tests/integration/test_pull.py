@@ -204,7 +204,7 @@ class TestDelivery:
         assert await host.broker.message(second.message.sequence) is None
 
     async def test_renewed_stays_and_forgotten_comes_again(self, hosts: OpenHost, nats_url: str):
-        host = await hosts(nats_url, ack_wait=0.6)
+        host = await hosts(nats_url, ack_wait=2)
         await host.consume(3)
         await host.trigger(2)
         kept, _ = await host.come(2)

@@ -38,7 +38,7 @@ def bare_server(folder: Path, *options: str, conf: str = "", under: Sequence[str
 
 
 def _wait_for(port: int, process: subprocess.Popen[bytes]) -> None:
-    for _ in range(500):
+    for _ in range(1500):
         with suppress(OSError), create_connection(("127.0.0.1", port), timeout=1):
             return
         with suppress(subprocess.TimeoutExpired):
@@ -63,7 +63,7 @@ class OldServer:
 
     def __enter__(self) -> str:
         self._thread.start()
-        assert self._up.wait(5)
+        assert self._up.wait(30)
         return f"nats://127.0.0.1:{self._port}"
 
     def __exit__(self, *_: object) -> None:

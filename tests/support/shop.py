@@ -53,7 +53,7 @@ def billing(**rare: Any) -> Module:
             raise ValueError("not yet")
         if payload == "parent":
             child = await ctx.trigger_child("billing.send", "child")
-            return await child.result(timeout=WITHIN)
+            return await child.result(timeout=45)
         ctx.log("sending")
         return payload
 

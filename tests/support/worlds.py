@@ -15,6 +15,7 @@ from jetjobs._core.bodies import ClaimCheck
 from jetjobs._core.models import JobAddress, RunKey
 from jetjobs._ports import Backend, Delivery
 from jetjobs.testing import ManualClock, MemoryCluster, memory_backend
+from tests.support.waiting import PATIENCE
 
 T = TypeVar("T")
 
@@ -25,6 +26,8 @@ class World(Protocol):
     """One project of one broker, and ways to damage what it stores."""
 
     project: str
+    patience: float
+    """Seconds that what must happen may take at least: none where time stands still, many on a busy machine."""
 
     async def connect(self) -> Backend:
         """Ports over a connection of their own."""
@@ -50,9 +53,12 @@ class World(Protocol):
 
 
 async def eventually(world: World, condition: Callable[[], Awaitable[T | None]], within: float = 8.0) -> T:
-    """The first true value of a condition that is looked at again and again."""
-    steps = int(within / 0.05)
-    for _ in range(steps):
+    """The first true value of a condition that is looked at again and again.
+
+    In memory `within` is kept to the step. On a real server it is how long the world's patience lets it be.
+    """
+    within = max(within, world.patience)
+    for _ in range(int(within / 0.05)):
         value = await condition()
         if value:
             return value
@@ -97,6 +103,8 @@ class Takings:
 class MemoryWorld:
     """Time moves only in `elapse`."""
 
+    patience = 0.0
+
     def __init__(self, project: str) -> None:
         self.project = project
         self.clock = ManualClock()
@@ -134,6 +142,8 @@ class MemoryWorld:
 
 class NatsWorld:
     """A project of its own on the server all tests share."""
+
+    patience = PATIENCE
 
     def __init__(self, project: str, url: str) -> None:
         self.project = project

@@ -52,13 +52,14 @@ async def four(ctx: JobContext, seconds: float) -> None:
         await asyncio.sleep(seconds)
 
 
+RETRIES = {"retry in a minute": "60s", "retry in six": "6s", "retry in two": "2s"}
+
+
 @module.job(max_concurrency=1, max_attempts=3)
 async def one_at_a_time(ctx: JobContext, how: str) -> str:
     with noted(ctx):
-        if how == "retry in a minute":
-            raise RetryAfter("60s", "not yet")
-        if how == "retry in two":
-            raise RetryAfter("2s", "not yet")
+        if how in RETRIES:
+            raise RetryAfter(RETRIES[how], "not yet")
         return how
 
 
