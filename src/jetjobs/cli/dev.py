@@ -222,10 +222,9 @@ class Reloading:
         if self._child.running and self._interrupts.heard:
             _say("draining; Ctrl-C again ends it at once")
         self._child.ask_to_end()
-        asked = len(self._interrupts.heard)
         deadline = time.monotonic() + self._patience
         while self._child.running and time.monotonic() < deadline:
-            if len(self._interrupts.heard) > max(asked, 1):
+            if len(self._interrupts.heard) > 1:  # both may have come before this began
                 break
             time.sleep(0.05)
         self._child.kill()
