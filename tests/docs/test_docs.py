@@ -19,7 +19,7 @@ _NAMES = [str(path.relative_to(ROOT)) for path in _PAGES]
 
 @pytest.mark.integration
 @pytest.mark.long
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(300)
 @pytest.mark.parametrize("path", _PAGES, ids=_NAMES)
 def test_what_a_page_shows_runs(path: Path, tmp_path: Path, nats_url: str, project: str):
     for data in path.parent.glob("*.json"):  # what the page's scripts read

@@ -81,12 +81,15 @@ class OldServer:
             task.cancel()
             with suppress(asyncio.CancelledError):
                 self._loop.run_until_complete(task)
+        self._loop.run_until_complete(asyncio.sleep(0))  # what was closed is let go in the loop's next turn
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        writer.write(self._greeting)
-        with suppress(ConnectionError):
-            while line := await reader.readline():
-                if line.startswith(b"PING"):
-                    writer.write(b"PONG\r\n")
-                    await writer.drain()
-        writer.close()
+        try:
+            writer.write(self._greeting)
+            with suppress(ConnectionError):
+                while line := await reader.readline():
+                    if line.startswith(b"PING"):
+                        writer.write(b"PONG\r\n")
+                        await writer.drain()
+        finally:
+            writer.close()
