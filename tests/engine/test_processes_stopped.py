@@ -5,12 +5,16 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from jetjobs._core.models import RunStatus
 from jetjobs._engine import children as children_of_hosts
+from jetjobs._engine.children import Child
+from jetjobs._engine.processes import ProcessExecution
 from tests.support.process_bench import GRACE, Bench, children, descriptors, hosted, processes, written
 from tests.support.processes import gone_within
 from tests.support.waiting import eventually
@@ -160,3 +164,33 @@ async def test_shutdown_kills_for_certain(nats_url: str, project: str, job: str,
         assert record.status is RunStatus.FAILED
         assert record.error is not None
         assert record.error.type == "HostShutdown"
+
+
+async def test_the_guard_is_told_no_more_of_a_dead_child(
+    bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A thawed host may renew the run before it sees what its guard has killed: that is no end of the handler's own."""
+    heard = threading.Event()
+    receive = Child.receive
+
+    def late(child: Child) -> list[Any] | None:
+        frame = receive(child)
+        if frame is None:
+            heard.wait(30)
+        return frame
+
+    monkeypatch.setattr(Child, "receive", late)
+    run = await bench.trigger("looks", str(tmp_path / "pid"))
+    pid = await written(tmp_path / "pid")
+    assert bench.host._hosting is not None
+    (held,) = bench.host._hosting.engine.held
+    execution = held.execution
+    assert isinstance(execution, ProcessExecution)
+    assert execution.allowance() is not None
+    os.kill(pid, signal.SIGKILL)
+    assert gone_within(pid, 20)
+    try:
+        await eventually(lambda: execution.allowance() is None, 5, "its silence about the child")
+    finally:
+        heard.set()
+    assert (await run.wait(45)).status is RunStatus.FAILED

@@ -139,8 +139,8 @@ class ProcessExecution:
     def allowance(self) -> tuple[int, float] | None:
         """The child, and until when it may run without news: as long as its host would let it. From any thread."""
         child = self._child
-        if child is None:
-            return None
+        if child is None or not child.alive():
+            return None  # of a dead one, too: told of once more, its death would read as the handler's own
         return child.process.pid, self._held.confirmed_at + self._fence_after
 
     # ------------------------------------------------------------------ loop
