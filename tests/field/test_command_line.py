@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -122,7 +123,8 @@ class TestEveryDoor:
         with black_hole() as url:
             await doors.all_refuse({"servers": url}, BrokerUnavailable, url.removeprefix("nats://"), "no answer")
 
-    async def test_b129_four_black_holes_take_no_longer_than_ten_seconds(self, doors: Doors):
-        with black_hole() as one, black_hole() as two, black_hole() as three, black_hole() as four:
-            target = {"servers": f"{one},{two},{three},{four}"}
-            await doors.command_refuses("run app", target, one.removeprefix("nats://"))
+    async def test_b129_many_black_holes_take_no_longer_than_one(self, doors: Doors):
+        """Tried one after the other, these would take 30 s."""
+        with ExitStack() as stack:
+            holes = [stack.enter_context(black_hole()) for _ in range(10)]
+            await doors.command_refuses("run app", {"servers": ",".join(holes)}, holes[0].removeprefix("nats://"))
