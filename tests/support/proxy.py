@@ -104,13 +104,20 @@ class Proxy:
 
     # ------------------------------------------------------------- inside
 
-    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._writers.add(writer)
+        self._start(self._connect(reader, writer))  # which ends with the proxy, too
+
+    async def _connect(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             far_reader, far_writer = await asyncio.open_connection("127.0.0.1", self._target)
         except OSError:
             writer.transport.abort()
             return
-        self._writers |= {writer, far_writer}
+        self._writers.add(far_writer)
+        if writer.transport.is_closing():  # cut meanwhile
+            far_writer.transport.abort()
+            return
         self._start(self._pump(reader, far_writer, self.to_broker))
         self._start(self._pump(far_reader, writer, self.to_client))
 
