@@ -25,7 +25,7 @@ async def test_intervals_and_cron_lines_fire_on_time(schedules: ScheduleRig):
         starts = schedules.starts("j", name)
         due = [line.due for line in starts]
         assert due == occurrences_between(due[0], due[-1], 2)
-        assert all(0 <= line.now - line.due < 1 for line in starts)
+        assert all(0 <= line.now - line.due < 1.9 for line in starts), "before the next one"
     assert all(due % 2 == 0 for due in schedules.due("j", "cron"))
 
 

@@ -230,7 +230,7 @@ async def test_lists(client: JobClient, host: Backend):
 
 
 async def test_a_project_nobody_started(nats_url: str, project: str):
-    async with JobClient(nats_url, project=project, timeout=0.5) as client:
+    async with JobClient(nats_url, project=project, timeout=1.5) as client:
         calls: list[Callable[[], Awaitable[object]]] = [
             lambda: client.get_job(*SEND).trigger(1),
             lambda: client.get_job(*SEND).trigger(1, allow_unknown=True),
