@@ -78,6 +78,22 @@ async def test_nobody_takes_over_within_an_ack_wait_of_its_own_connect(memory_st
     assert stage.play.live == 1
 
 
+async def test_an_outcome_that_comes_after_the_run_was_taken_over_is_not_saved(memory_stage: Stage) -> None:
+    """Nothing told its host before: the handler ends between two heartbeats."""
+    stage = memory_stage
+    await stage.host(settings=SLOW)
+    run_id = await stage.trigger("wait it")
+    await stage.when(lambda: stage.play.of(run_id))
+    stored = await stage.client_ports.runs.get(RunKey("m", "job", run_id))
+    assert stored is not None
+    taken = stored.record.but(claim="another", host_id="other", starts=2)
+    await stage.client_ports.runs.update(taken, stored.revision)
+    stage.play.gates["it"].set()
+    await stage.when(lambda: stage.play.of(run_id)[0].how)
+    await stage.world.elapse(0.3)  # and no redelivery yet
+    assert await stage.record(run_id) == taken
+
+
 async def test_an_outage_of_minutes_starts_nothing_twice(memory_stage: Stage) -> None:
     stage = memory_stage
     world = stage.world
