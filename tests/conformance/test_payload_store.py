@@ -51,6 +51,14 @@ async def test_a_put_that_broke_off_is_completed_by_the_next(payloads: PayloadSt
     assert await payloads.get(claim) == data
 
 
+async def test_who_may_send_less_puts_the_same_beside_it(payloads: PayloadStore, monkeypatch: pytest.MonkeyPatch):
+    data = some_bytes(1_500_000)
+    first = await payloads.put("r1", "in", digest(data), data)
+    monkeypatch.setattr("jetjobs._nats.connection.Connection.max_payload", 60_000)
+    second = await payloads.put("r1", "in", digest(data), data)
+    assert [await payloads.get(claim) for claim in (first, second)] == [data, data]
+
+
 @pytest.mark.parametrize("number", [0, 2])
 async def test_changed_bytes_are_refused(payloads: PayloadStore, world: World, number: int):
     data = some_bytes(1_500_000)

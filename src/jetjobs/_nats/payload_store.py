@@ -50,8 +50,10 @@ class NatsPayloadStore:
             raise PayloadTooLargeError(
                 f"{len(data)} bytes, and at most {self._max_payload} may be stored (max_payload)"
             )
-        subject = payload_subjects.payload_subject(self._project, run_id, direction, name)
         size = min(_CHUNK, max(1024, self._link.connection.max_payload - _HEADROOM))
+        # Who may send less cuts smaller: mixed with the chunks of another's put they would be neither's.
+        place = name if size == _CHUNK else f"{name}-{size}"
+        subject = payload_subjects.payload_subject(self._project, run_id, direction, place)
         view = memoryview(data)
         starts = range(0, len(data) or 1, size)
         for first in range(0, len(starts), _WINDOW):
