@@ -192,8 +192,7 @@ class JobHost:
         self._check_loops()
 
     def _check_loops(self) -> None:
-        died = self._hosting.died if self._hosting is not None else None
-        if died is not None:
+        if self._hosting is not None and (died := self._hosting.died) is not None:
             raise HostError(f"a loop of host {self.host_id} died: {died!r}") from died
 
     def health(self) -> HostHealth:
