@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from jetjobs._core.models import RunStatus
 from tests.faults.field import api
 from tests.faults.rig import Rig
 
-LONGER = {"ACK_WAIT": "9s", "HEARTBEAT_EVERY": "2s", "LOST_AFTER": "20s"}
+PATIENT = {"ACK_WAIT": "6s", "HEARTBEAT_EVERY": "1500ms", "LOST_AFTER": "20s"}
 
 
 @pytest.mark.faults
@@ -73,7 +75,8 @@ async def test_b73_a_record_removed_under_its_run(rig: Rig) -> None:
 async def test_b73_a_consumer_edited_under_its_runs(rig: Rig) -> None:
     """An ack wait shorter than any renewal, and another limit: redelivered all the time, and started once."""
     for _ in range(2):
-        await rig.host(**LONGER)
+        await rig.host(**PATIENT)
+    await asyncio.sleep(6)  # connected for longer than an ack wait, neither spares the other: only its answer counts
     run_id = await rig.trigger("hold3", 5)
     await rig.journal.started(run_id)
     name = f"JETJOBS_{rig.project}"
