@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import nats
 import pytest
 
 from jetjobs import Backoff, Every, JobClient, JobContext, JobHost, Module, RunStatus
+from jetjobs._core import names
 from jetjobs._core.bodies import INLINE_LIMIT, ClaimCheck
 from jetjobs._core.messages import Outgoing
 from jetjobs.errors import BrokerError, PayloadTooLargeError, RunFailed
@@ -271,3 +273,33 @@ async def test_b38_the_bare_limit_of_the_line_is_a_size_error(nats_url: str, pro
                 refused += str(limit) in str(error)
         assert 30 < refused < 100
         assert broker.connected_since == connected
+
+
+async def limited(field: Field, stream: str, most: int) -> None:
+    jetstream = field.nats.jetstream()
+    config = (await jetstream.stream_info(stream)).config
+    await jetstream.update_stream(replace(config, max_msg_size=most))
+
+
+async def test_b38_a_limit_that_somebody_sets_on_the_jobs_stream(field: Field):
+    """The broker refuses each message over it: said at once, and not taken for an answer that was lost."""
+    job = field.client.get_job("sizes.echo")
+    await limited(field, names.stream(field.project), 1500)
+    assert await (await job.trigger(b"small")).result(timeout=10) == b"small"
+    with pytest.raises(PayloadTooLargeError, match="message size exceeds maximum allowed"):
+        await job.trigger(b"x" * 3000, timeout=3)
+    await field.retired("sizes.echo")
+
+
+async def test_b38_a_limit_that_somebody_sets_on_the_records(nats_url: str, project: str):
+    """Health says what isn't saved and why; with the limit lifted the run ends, done once."""
+    async with field_of(nats_url, project) as field:
+        host = await field.host(sizes())
+        bucket = names.bucket_stream(names.runs_bucket(project))
+        await limited(field, bucket, 1500)
+        run = await field.client.get_job("sizes.make").trigger(3000)
+        await until(lambda: any("exceeds maximum allowed" in said for said in host.health().problems))
+        await limited(field, bucket, -1)
+        record = await run.wait(10)
+        assert (record.status, record.starts) == (RunStatus.SUCCEEDED, 1)
+        await field.retired("sizes.make")

@@ -22,7 +22,7 @@ from jetjobs._nats.connection import Connection
 from jetjobs._nats.faults import from_api_error, no_responders, permission_missing
 from jetjobs._nats.inbound import Inbound
 from jetjobs._nats.tuned import Headers
-from jetjobs.errors import AnswerUnknown, BrokerError, BrokerUnavailable
+from jetjobs.errors import AnswerUnknown, BrokerError, BrokerUnavailable, PayloadTooLargeError, StorageFull
 
 OUTSTANDING: Final = 4096
 OUTSTANDING_BYTES: Final = 64 * 1024 * 1024  # what a server that doesn't read makes us hold
@@ -210,6 +210,9 @@ class PipelinedWriter:
             answer.set_result(_sequence(message, subject))
         except BrokerError as refusal:
             answer.set_exception(refusal)
+        except PayloadTooLargeError as refusal:
+            # By a limit somebody has set on the stream. On a bucket that is for them to lift, as full storage is.
+            answer.set_exception(StorageFull(str(refusal)) if subject.startswith("$KV.") else refusal)
         except (ValueError, LookupError, TypeError, AttributeError) as garbled:
             answer.set_exception(AnswerUnknown(f"the answer to a write to {subject!r} can't be read: {garbled}"))
 
