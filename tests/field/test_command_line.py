@@ -88,6 +88,10 @@ class TestModules:
         failed(terminal.run("run", "mine:host", "--version", "1"), 2, "--version would do nothing")
 
 
+def test_b127_a_number_of_thousands_of_digits(terminal: Terminal):
+    failed(terminal.run("trigger", "shop.mail", "9" * 5000), 2, "thousands of digits")
+
+
 class TestAddress:
     """B129: of every command; what it asked for is named, and so is the way to ask elsewhere."""
 

@@ -198,6 +198,8 @@ def read_json(text: str) -> Any:
         ) from None
     except UnicodeDecodeError as error:
         raise Mistake(f"the payload is no JSON: {error.reason} at byte {error.start}, it must be UTF-8") from None
+    except ValueError:
+        raise Mistake("the payload can't be stored: it has a number of thousands of digits; write it as text") from None
     except RecursionError:
         raise Mistake("the payload is no JSON that can be read: it is nested too deeply") from None
 
