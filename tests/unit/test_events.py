@@ -29,21 +29,21 @@ def event(data: bytes = b'{"total": 120}', subject: str = "orders.paid", **given
 
 
 def wanted(it: Event, trigger: OnEvent = ANY, address: JobAddress = THANK) -> Wanted:
-    verdict = judge_event(it, trigger, address)
+    verdict = judge_event(it, trigger, address, "shop")
     assert isinstance(verdict, Wanted)
     return verdict
 
 
 class TestFilter:
     def test_what_does_not_pass_is_filtered(self):
-        assert judge_event(event(b'{"total": 99}'), LARGE, THANK) == Filtered()
-        assert judge_event(event(b"{}"), LARGE, THANK) == Filtered()
-        assert judge_event(event(b""), LARGE, THANK) == Filtered()
+        assert judge_event(event(b'{"total": 99}'), LARGE, THANK, "shop") == Filtered()
+        assert judge_event(event(b"{}"), LARGE, THANK, "shop") == Filtered()
+        assert judge_event(event(b""), LARGE, THANK, "shop") == Filtered()
         assert wanted(event(), LARGE) == Wanted(None, "json")
 
     @pytest.mark.parametrize("body", [b"{", b"\xff\xfe", b"NaN", b'{"total": 1e999}', b"[" * 100_000])
     def test_what_nobody_can_read_is_said_without_its_content(self, body: bytes):
-        verdict = judge_event(event(body), LARGE, THANK)
+        verdict = judge_event(event(body), LARGE, THANK, "shop")
         assert isinstance(verdict, Unreadable)
         assert verdict.reason
 
@@ -69,7 +69,7 @@ class TestFilter:
 
     @given(st.binary(max_size=60), st.sampled_from(["application/json", "application/msgpack", ""]))
     def test_it_never_raises(self, body: bytes, kind: str):
-        judge_event(event(body, Content_Type=kind), LARGE, THANK)
+        judge_event(event(body, Content_Type=kind), LARGE, THANK, "shop")
 
 
 class TestIdentity:

@@ -19,6 +19,7 @@ from jetjobs._core.bodies import Body
 from jetjobs._core.messages import Message, Outgoing
 from jetjobs._core.models import NOTHING, JobAddress, RunKey, TriggerInfo
 from jetjobs._core.run_ids import run_id_for_event
+from jetjobs._core.signal_subjects import announces_end
 from jetjobs._core.triggers import OnEvent
 from jetjobs.errors import PayloadInvalidError
 
@@ -74,12 +75,16 @@ def stream_event(message: Message, stream: str) -> Event:
     return Event(message.subject, message.headers, message.data, f"{stream}:{message.sequence}:{stored}")
 
 
-def judge_event(event: Event, trigger: OnEvent, address: JobAddress) -> Verdict:
+def judge_event(event: Event, trigger: OnEvent, address: JobAddress, project: str) -> Verdict:
     """What becomes of an event. Never raises.
+
+    A job doesn't hear the ends of its own runs: each would ask for the next, without end.
 
     Without a filter the body isn't looked at: a payload nobody can read is the runner's business, which leaves a
     FAILED record that tells about it.
     """
+    if announces_end(project, event.subject, address):
+        return FILTERED
     encoding = _encoding(event)
     if trigger.filter is not None:
         try:

@@ -60,20 +60,17 @@ def ended_pattern(project: str, run: RunKey) -> str:
     return f"jetjobs.{project}.events.*.{record_key(run)}"
 
 
-def hears_own_ends(project: str, subject: str, address: JobAddress) -> bool:
-    """Whether a pattern takes what is announced when a run of that job ends.
+def announces_end(project: str, subject: str, address: JobAddress) -> bool:
+    """Whether a subject is that of the end of one of that job's runs.
 
-    >>> hears_own_ends("shop", "jetjobs.shop.events.FAILED.>", JobAddress("ops", "alarm"))
+    >>> announces_end("shop", "jetjobs.shop.events.FAILED.ops.alarm.r1", JobAddress("ops", "alarm"))
     True
-    >>> hears_own_ends("shop", "jetjobs.shop.events.*.billing.>", JobAddress("ops", "alarm"))
+    >>> announces_end("shop", "jetjobs.shop.events.FAILED.ops.work.r1", JobAddress("ops", "alarm"))
     False
     """
-    listens = subject.split(".")
-    announced = f"jetjobs.{project}.events.*.{job_key(address)}.*".split(".")
-    if listens[-1] == ">":
-        del listens[-1], announced[len(listens) :]
-    pairs = zip(listens, announced, strict=False)
-    return len(listens) == len(announced) and all(a == b or "*" in {a, b} for a, b in pairs)
+    prefix = f"jetjobs.{project}.events."
+    _, _, run = subject[len(prefix) :].partition(".")
+    return subject.startswith(prefix) and run.startswith(f"{job_key(address)}.")
 
 
 def call_subject(project: str, address: JobAddress) -> str:

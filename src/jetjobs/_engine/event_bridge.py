@@ -18,18 +18,17 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from jetjobs._core import names, signal_subjects
+from jetjobs._core import names
 from jetjobs._core.triggers import OnEvent
 from jetjobs._engine.event_route import EventCounts, EventFlow, Route
 from jetjobs._engine.service import Service
 from jetjobs._engine.tasks import in_batches
 from jetjobs._log import get_logger
-from jetjobs.errors import BrokerError, ConfigError, PermissionMissing
+from jetjobs.errors import BrokerError, PermissionMissing
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from jetjobs._core.models import JobAddress
     from jetjobs._engine.engine import Engine
     from jetjobs._ports import EventSubscription
     from jetjobs.job import Job
@@ -140,14 +139,5 @@ def _routes(flow: EventFlow, jobs: Iterable[Job[Any, Any]]) -> Iterable[Route]:
     for job in jobs:
         triggers = {each.digest: each for each in job.triggers if isinstance(each, OnEvent)}
         for digest, trigger in triggers.items():
-            _refuse_echo(project, trigger, job.origin)
             name = names.event_consumer(project, job.origin, digest)
             yield Route(flow, job.origin, trigger, name=name, expires_in=job.policy.expiry("event"))
-
-
-def _refuse_echo(project: str, trigger: OnEvent, address: JobAddress) -> None:
-    if trigger.filter is None and signal_subjects.hears_own_ends(project, trigger.subject, address):
-        raise ConfigError(
-            f'OnEvent("{trigger.subject}") of {address} hears the ends of its own runs, each of which would ask for '
-            f'another; write a narrower subject, or filter={{"job": {{"ne": "{address.job}"}}}}'
-        )

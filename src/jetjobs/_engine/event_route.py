@@ -160,7 +160,7 @@ class Route:
 
     def on_event(self, event: Event) -> None:
         """Judge an event heard; returns at once."""
-        verdict = judge_event(event, self.trigger, self.address)
+        verdict = judge_event(event, self.trigger, self.address, self._backend.broker.project)
         match verdict:
             case Filtered():
                 self._flow.counts.filtered += 1
@@ -208,7 +208,7 @@ class Route:
     def on_delivery(self, delivery: Delivery) -> None:
         """Judge an event taken from the stream; returns at once."""
         event = stream_event(delivery.message, self.trigger.stream or "")
-        verdict = judge_event(event, self.trigger, self.address)
+        verdict = judge_event(event, self.trigger, self.address, self._backend.broker.project)
         match verdict:
             case Wanted():
                 self._flow.tasks.start(self._store_taken(delivery, event, verdict))
