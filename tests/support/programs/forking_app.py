@@ -47,4 +47,4 @@ def leads_to_the_broker(descriptor: int) -> bool:
 def on_exit(_server: object) -> None:
     """Gunicorn's hook: its master, which forked all the workers, still has its connection."""
     assert os.getpid() == MASTER
-    Path("master").write_text(json.dumps(add.trigger(99).result(timeout=20)))
+    Path("master").write_text(json.dumps(add.trigger(100_000).result(timeout=20)))
