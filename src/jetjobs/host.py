@@ -29,6 +29,7 @@ from jetjobs._engine.isolation import check_isolation
 from jetjobs._engine.leaving import everything_ended, leave, take_over_executor, to_its_end
 from jetjobs._engine.probes import Probes
 from jetjobs._engine.signals import EXIT_OK, StopSignals, first_of
+from jetjobs._engine.tasks import seen_through
 from jetjobs._given import modules_given, refuse_collisions
 from jetjobs._log import get_logger
 from jetjobs._nats import OpenClient, open_backend
@@ -174,8 +175,10 @@ class JobHost:
                 if self._hosting is not None:
                     await self._hosting.close()
         finally:
-            await self._let_go()
-            self._closed.set()
+            try:
+                await seen_through(self._let_go())
+            finally:
+                self._closed.set()
 
     async def wait_closed(self) -> None:
         """Wait until the host is closed.

@@ -30,7 +30,7 @@ from jetjobs._engine.runner import Runner
 from jetjobs._engine.schedules import Schedules
 from jetjobs._engine.service import Service
 from jetjobs._engine.slots import Slots
-from jetjobs._engine.tasks import Tasks, in_batches
+from jetjobs._engine.tasks import Tasks, in_batches, seen_through
 from jetjobs._engine.threads import HandlerThreads
 from jetjobs._engine.watchdog import Watchdog
 from jetjobs._log import get_logger
@@ -221,7 +221,10 @@ class Hosting:
             await self._stop_taking()
             return await self._drain()
         finally:
-            await self._let_go()
+            try:
+                await seen_through(self._let_go())
+            finally:
+                await self._close_states()  # in the caller's task, in which most were entered
 
     async def _let_go(self) -> None:
         engine = self.engine
@@ -236,7 +239,6 @@ class Hosting:
             await self.presence.leave()
         except BrokerError as error:
             log.debug("presence_not_removed", error=str(error))
-        await self._close_states()
 
     async def _close_states(self) -> None:
         """Leave the modules' lifespans. One that waits for what never comes is cancelled after the drain time."""
@@ -280,9 +282,12 @@ class Hosting:
             timers.append(clock.call_later(max(left, 0.0), lambda held=held: held.stop("shutdown")))
         grace = engine.settings.interrupt_grace.total_seconds()
         # A child process gets a second one, between SIGTERM and SIGKILL.
-        ended = await engine.tasks.wait_idle(longest + grace * (2 if engine.children.busy else 1) + AFTER_INTERRUPT)
-        for timer in timers:
-            timer.cancel()
+        patient_for = longest + grace * (2 if engine.children.busy else 1) + AFTER_INTERRUPT
+        try:
+            ended = await engine.tasks.wait_idle(patient_for)
+        finally:
+            for timer in timers:
+                timer.cancel()
         if not ended:
             log.error("handlers_left_behind", runs=[str(held.key) for held in engine.held])
         return ended

@@ -80,6 +80,20 @@ class Tasks:
             await asyncio.wait(running, timeout=1)
 
 
+async def seen_through(work: Coroutine[Any, Any, None]) -> None:
+    """Await work to its end, however often whoever awaits it is cancelled meanwhile; that is raised after it."""
+    task = asyncio.get_running_loop().create_task(work)
+    cancelled: asyncio.CancelledError | None = None
+    while not task.done():
+        try:
+            await asyncio.wait([task])
+        except asyncio.CancelledError as error:
+            cancelled = error
+    task.result()
+    if cancelled is not None:
+        raise cancelled
+
+
 async def in_batches(work: Iterable[Coroutine[Any, Any, Any]], size: int = 100) -> None:
     """Await many coroutines, `size` at once. The first error ends the whole, when those beside it have ended."""
     waiting = list(work)

@@ -6,9 +6,10 @@ import asyncio
 
 import pytest
 
-from jetjobs import HostSettings
+from jetjobs import HostSettings, JobHost, Module
 from jetjobs._core.models import RunStatus
 from tests.engine.host.stage import Stage
+from tests.support.waiting import PATIENCE
 from tests.support.worlds import ACK_WAIT
 
 PATIENT = HostSettings(ack_wait=ACK_WAIT, heartbeat_every=0.3, lost_after=3, drain="1m")
@@ -33,3 +34,35 @@ async def test_a_close_that_is_cancelled_lets_everything_go(memory_stage: Stage)
     stage.play.gates["gate"].set()
     await stage.host()
     assert (await stage.ended(run_id)).status is RunStatus.SUCCEEDED
+
+
+async def test_a_close_that_is_cancelled_again_and_again_lets_everything_go(memory_stage: Stage) -> None:
+    """As scopes do it that cancel at every await."""
+    stage = memory_stage
+    hosted = await stage.host(settings=PATIENT)
+    await stage.trigger("wait gate")
+    await stage.when(lambda: stage.play.live == 1)
+    hosting = hosted.host._hosting
+    assert hosting is not None
+    await _cancelled_again_and_again(hosted.host)
+    assert stage.play.live == 0
+    assert len(hosting.engine.tasks) == 0
+    assert all(service._task is None for service in hosting._services)
+
+
+@pytest.mark.integration
+async def test_who_closes_a_host_whose_close_was_cancelled_does_not_wait_for_ever(nats_url: str, project: str) -> None:
+    host = JobHost([Module("m")], nats=nats_url, project=project)
+    await host.start()
+    await _cancelled_again_and_again(host)
+    await asyncio.wait_for(host.close(), PATIENCE)
+    await asyncio.wait_for(host.wait_closed(), PATIENCE)
+
+
+async def _cancelled_again_and_again(host: JobHost) -> None:
+    closing = asyncio.ensure_future(host.close())
+    await asyncio.sleep(0)
+    async with asyncio.timeout(PATIENCE):
+        while not closing.done():
+            closing.cancel()
+            await asyncio.sleep(0)
