@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Any
 
 from jetjobs._core.completion import Raised
@@ -91,7 +92,11 @@ class Calling:
             threads=engine.threads,
         )
         held.execution = thread
-        return await thread.call(lambda: _invoke_plain(self._hosted, context, thread))
+        try:
+            return await thread.call(lambda: _invoke_plain(self._hosted, context, thread))
+        except asyncio.CancelledError:
+            held.stop("fenced")  # The host lets the run go; its code must not go on beside the next owner's.
+            raise
 
     def _ignored(self, held: HeldRun, verdict: Verdict) -> None:
         """A handler ignores its order to stop: record its outcome now if that is terminal, and wait for it to go.

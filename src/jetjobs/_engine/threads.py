@@ -139,6 +139,7 @@ class ThreadExecution:
         "_lineage",
         "_loop",
         "_on_ignored",
+        "_over",
         "_thread",
         "_threads",
         "_timer",
@@ -163,6 +164,7 @@ class ThreadExecution:
         self._lineage = lineage()
         self._threads = threads
         self._timer: Timer | None = None
+        self._over = False
         self._hook: asyncio.Task[Any] | None = None
         self._ended_with: asyncio.Future[Ending] = self._loop.create_future()
         self._thread = threads.take()
@@ -203,6 +205,7 @@ class ThreadExecution:
             return  # The loop was closed while the thread was stuck: the process is ending, nobody waits any more.
 
     def _ended(self, ending: Ending) -> None:
+        self._over = True
         if self._timer is not None:
             self._timer.cancel()
         self._threads.give_back(self._thread)
@@ -217,7 +220,7 @@ class ThreadExecution:
         journal = self._verdict.journal
         if journal.cancel_reason is None or reason == "fenced":
             journal.cancel_reason = reason
-        if self._ended_with.done():
+        if self._over:
             return
         if reason == "fenced":
             if self._timer is not None:

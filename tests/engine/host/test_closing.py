@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import threading
+import time
 
 import pytest
 
-from jetjobs import HostSettings, JobHost, Module
+from jetjobs import HostSettings, JobContext, JobHost, Module
 from jetjobs._core.models import RunStatus
 from tests.engine.host.stage import Stage
 from tests.support.waiting import PATIENCE
@@ -57,6 +59,38 @@ async def test_who_closes_a_host_whose_close_was_cancelled_does_not_wait_for_eve
     await _cancelled_again_and_again(host)
     await asyncio.wait_for(host.close(), PATIENCE)
     await asyncio.wait_for(host.wait_closed(), PATIENCE)
+
+
+async def test_a_plain_handler_hears_that_its_run_was_let_go(memory_stage: Stage) -> None:
+    """Another host may start its next attempt when the ack wait is over."""
+    stage = memory_stage
+    heard: list[str | None] = []
+    started, ended, over = threading.Event(), threading.Event(), threading.Event()
+    module = Module("m")
+
+    @module.job(timeout="1h")
+    def job(ctx: JobContext) -> None:
+        started.set()
+        try:
+            while not over.is_set():
+                time.sleep(0.005)
+        finally:
+            heard.append(ctx.cancel_reason)
+            ended.set()
+
+    hosted = await stage.serve(module, settings=PATIENT)
+    run_id = (await stage.client.get_job("m", "job").trigger()).run_id
+    await asyncio.to_thread(started.wait, PATIENCE)
+    closing = asyncio.ensure_future(hosted.host.close())
+    await stage.world.rest()
+    closing.cancel()
+    await stage.when(closing.done)
+    await asyncio.to_thread(ended.wait, PATIENCE)
+    over.set()
+    assert heard == ["fenced"]
+    record = await stage.record(run_id)
+    assert record is not None
+    assert record.status is RunStatus.RUNNING
 
 
 async def _cancelled_again_and_again(host: JobHost) -> None:
