@@ -58,7 +58,9 @@ def test_another_releases_payload_waits_until_its_start_deadline_or_its_expiry(
     "known, verdict",
     [
         (record(RunStatus.RETRYING), "park"),
-        (record(RunStatus.RUNNING), "leave"),
+        (record(RunStatus.RUNNING, starts=1, max_attempts=2), "leave"),
+        (record(RunStatus.RUNNING, starts=1, max_attempts=1), "fail"),
+        (record(RunStatus.RUNNING, starts=3, snoozes=1, interruptions=1, max_attempts=2), "leave"),
         (record(RunStatus.SUCCEEDED), "fail"),
         (record(RunStatus.RETRYING, NOW), "fail"),
         (record(RunStatus.RUNNING, NOW), "fail"),
@@ -70,7 +72,7 @@ def test_another_releases_payload_waits_until_its_start_deadline_or_its_expiry(
     ],
 )
 def test_what_has_begun_waits_until_it_expires(known: RunRecord, verdict: str):
-    """A retry comes again; a RUNNING run's own message is nobody's to retire; what starts nothing goes its way."""
+    """A retry comes again; a RUNNING run's own message is nobody's to retire, and on a last attempt starts nothing."""
     given = trigger(deadline=NOW - HOUR)
     assert verdict_on(given, known, schema="mine", expires_at=NOW + HOUR, now=NOW) == verdict
 

@@ -30,8 +30,9 @@ def verdict_on(
     `park`: it waits outside the queue and comes again. `leave`: send nothing; the run of a host that died is handed
     out again anyway. `fail`: go on as with any delivery; whoever starts it says why. `expires_at` is the run's.
 
-    Only what would start the run now is kept from it. A message that the run's record retires, or that brings back a
-    retry which was saved and never published, needs no handler, and parked it would do neither.
+    Only what would start the run now is kept from it. A message that the run's record retires, that brings back a retry
+    which was saved and never published, or that tells of a last attempt whose host died needs no handler, and parked or
+    left it would do none of that.
     """
     if trigger.payload_schema is None or trigger.payload_schema == schema:
         return "fail"
@@ -42,7 +43,7 @@ def verdict_on(
     if record.status is RunStatus.RUNNING:
         owner = record.owner
         mine = owner is not None and owner.is_message(trigger.sequence, trigger.stored_at)
-        return "leave" if mine else "fail"
+        return "leave" if mine and record.attempt < record.max_attempts else "fail"
     return "park" if trigger.turn >= record.turn else "fail"
 
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from datetime import timedelta
 
+from jetjobs import HostSettings
 from jetjobs._core import codec, headers, names
 from jetjobs._core.bodies import Body
 from jetjobs._core.messages import Message
 from jetjobs._core.models import Owner, RunKey, RunRecord, RunStatus
 from tests.engine.host.stage import Stage
+from tests.support.worlds import ACK_WAIT
 
 THEIRS = Body(codec.encode(7))
 RUN = RunKey("m", "job", "x")
@@ -65,3 +67,19 @@ async def test_one_whose_run_has_ended_is_retired(memory_stage: Stage) -> None:
     await stage.host()
     await stage.retired("x", within=2)
     assert await stage.record("x") == ended
+
+
+async def test_a_last_attempt_whose_host_died_is_lost_without_a_reaper(memory_stage: Stage) -> None:
+    stage = memory_stage
+    message = await stored(stage)
+    now = stage.client_ports.broker.now()
+    record = RunRecord(
+        "x", "m", "job", RunStatus.RUNNING, starts=1, owner=Owner(message.sequence, message.stored_at, 0, "dead"),
+        claim="c", payload_body=THEIRS, created_at=now, started_at=now, heartbeat_at=now, expires_at=now + 9 * HOUR,
+    )  # fmt: skip
+    await stage.client_ports.runs.create(record)
+    await stage.host(settings=HostSettings(ack_wait=ACK_WAIT, heartbeat_every=0.3, lost_after="1h"))
+    ended = await stage.ended("x")
+    assert ended.error is not None
+    assert (ended.status, ended.error.type) == (RunStatus.FAILED, "Lost")
+    await stage.retired("x")
