@@ -17,6 +17,7 @@ from jetjobs._core.gateway_calls import BUSY, INTERNAL, accepted, read_call, ref
 from jetjobs._engine.tasks import Tasks
 from jetjobs._log import get_logger
 from jetjobs.errors import BrokerError, JetJobsError, PayloadTooLargeError, TriggerUnconfirmed
+from jetjobs.outcomes import Outcome
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -88,7 +89,7 @@ class Gateway:
                 log.warning("call_not_stored", job=str(call.job), error=str(error))
             run_id = error.run_id if isinstance(error, TriggerUnconfirmed) else None
             return refused(type(error).__name__, str(error), run_id)
-        except (Exception, SystemExit) as error:
+        except (Exception, SystemExit, Outcome) as error:
             # A fence: a payload type is the user's code, and a caller must not wait for an answer that never comes.
             log.exception("call_broke", job=str(call.job))
             return refused(INTERNAL, f"{type(error).__name__} while the call was handled; the host's log has it")

@@ -11,7 +11,7 @@ import pytest
 from pydantic import BaseModel, field_validator
 from structlog.testing import capture_logs
 
-from jetjobs import JobContext, Module
+from jetjobs import Discard, JobContext, Module
 from jetjobs._client import asking
 from jetjobs._core.models import NOTHING, JobAddress, RunStatus
 from jetjobs._engine import gateway
@@ -29,6 +29,8 @@ class Order(BaseModel):
     def _known(cls, number: int) -> int:
         if number == 13:
             raise KeyError(number)
+        if number == 17:
+            raise Discard("no such order")
         return number
 
 
@@ -100,12 +102,13 @@ async def test_a_lost_answer_of_the_broker_makes_one_run(stage: Stage) -> None:
     assert (await stage.ended(answer["run_id"], "send")).status is RunStatus.SUCCEEDED
 
 
-async def test_a_payload_type_that_breaks_is_answered_and_logged(memory_stage: Stage) -> None:
+@pytest.mark.parametrize("number, raised", [(13, "KeyError"), (17, "Discard")])
+async def test_a_payload_type_that_breaks_is_answered_and_logged(memory_stage: Stage, number: int, raised: str) -> None:
     await memory_stage.serve(shop())
     with capture_logs() as logs:
-        answer = await call(memory_stage, {"id": 13})
+        answer = await call(memory_stage, {"id": number})
     assert answer["error"]["type"] == "InternalError"
-    assert "KeyError" in answer["error"]["message"]
+    assert raised in answer["error"]["message"]
     assert [entry["job"] for entry in logs if entry["event"] == "call_broke"] == ["m.send"]
     assert "run_id" in await call(memory_stage, {"id": 14})
 
