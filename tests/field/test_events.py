@@ -70,6 +70,22 @@ async def test_b37_a_job_hears_no_ends_of_its_own_runs(field: Field):
     assert {job: heard.count(job) for job in wanted} == wanted
 
 
+async def test_b37_a_renamed_job_hears_no_ends_of_its_own_runs_under_its_new_name(field: Field):
+    """What events ask for carries its oldest name; what is asked for by hand, the one that was called."""
+    heard: list[str] = []
+    module = Module("m")
+    trigger = OnEvent(f"jetjobs.{field.project}.events.SUCCEEDED.>")
+    module.expose_job("new", note_to(heard), aliases=("old",), triggers=[trigger], timeout="5s")
+    module.expose_job("work", note_to(heard), timeout="5s")
+    await field.host(module)
+    for job in ("m.new", "m.old", "m.work"):
+        assert (await (await field.client.get_job(job).trigger()).wait(5)).status is RunStatus.SUCCEEDED
+    await until(lambda: heard.count("work") == 1 and len(heard) >= 4)
+    for job in ("m.new", "m.old"):
+        await field.retired(job)
+    assert len(heard) == 4, "by hand three, and one for the end of the other job's"
+
+
 def note_to(heard: list[str]) -> Callable[..., Awaitable[None]]:
     async def note(ctx: JobContext[Any], payload: Any = None) -> None:
         heard.append(ctx.job)

@@ -41,6 +41,16 @@ class TestFilter:
         assert judge_event(event(b""), LARGE, THANK, "shop") == Filtered()
         assert wanted(event(), LARGE) == Wanted(None, "json")
 
+    def test_the_ends_of_a_renamed_jobs_runs_are_its_own_under_every_name(self):
+        ends = OnEvent("jetjobs.shop.events.>")
+
+        def hears(job: str) -> bool:
+            it = event(subject=f"jetjobs.shop.events.FAILED.billing.{job}.r1")
+            others = {JobAddress("billing", "thanks")}
+            return isinstance(judge_event(it, ends, THANK, "shop", others=others), Wanted)
+
+        assert [job for job in ("thank", "thanks", "thanked") if hears(job)] == ["thanked"]
+
     @pytest.mark.parametrize("body", [b"{", b"\xff\xfe", b"NaN", b'{"total": 1e999}', b"[" * 100_000])
     def test_what_nobody_can_read_is_said_without_its_content(self, body: bytes):
         verdict = judge_event(event(body), LARGE, THANK, "shop")

@@ -9,7 +9,7 @@ name is a run of its own, whatever its body.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Final, Literal
@@ -75,15 +75,17 @@ def stream_event(message: Message, stream: str) -> Event:
     return Event(message.subject, message.headers, message.data, f"{stream}:{message.sequence}:{stored}")
 
 
-def judge_event(event: Event, trigger: OnEvent, address: JobAddress, project: str) -> Verdict:
-    """What becomes of an event. Never raises.
+def judge_event(
+    event: Event, trigger: OnEvent, address: JobAddress, project: str, *, others: Collection[JobAddress] = ()
+) -> Verdict:
+    """What becomes of an event; `others` are the names a renamed job has beside the one its events carry. Never raises.
 
     A job doesn't hear the ends of its own runs: each would ask for the next, without end.
 
     Without a filter the body isn't looked at: a payload nobody can read is the runner's business, which leaves a
     FAILED record that tells about it.
     """
-    if announces_end(project, event.subject, address):
+    if any(announces_end(project, event.subject, name) for name in (address, *others)):
         return FILTERED
     encoding = _encoding(event)
     if trigger.filter is not None:

@@ -140,4 +140,4 @@ def _routes(flow: EventFlow, jobs: Iterable[Job[Any, Any]]) -> Iterable[Route]:
         triggers = {each.digest: each for each in job.triggers if isinstance(each, OnEvent)}
         for digest, trigger in triggers.items():
             name = names.event_consumer(project, job.origin, digest)
-            yield Route(flow, job.origin, trigger, name=name, expires_in=job.policy.expiry("event"))
+            yield Route(flow, job, trigger, name=name)

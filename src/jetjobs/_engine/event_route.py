@@ -12,11 +12,12 @@ import secrets
 from collections import deque
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from jetjobs._core.bodies import INLINE_LIMIT, Body
 from jetjobs._core.events import Event, Filtered, Unreadable, Wanted, event_trigger, judge_event, stream_event
 from jetjobs._core.models import RunKey
+from jetjobs._core.renames import served_names
 from jetjobs._core.run_ids import fresh_run_id
 from jetjobs._engine.tasks import Tasks
 from jetjobs._log import get_logger
@@ -30,10 +31,11 @@ from jetjobs.errors import (
 )
 
 if TYPE_CHECKING:
-    from jetjobs._core.models import JobAddress
+    from jetjobs._core.events import Verdict
     from jetjobs._core.triggers import OnEvent
     from jetjobs._engine.engine import Engine
     from jetjobs._ports import Consumption, Delivery, EventSubscription
+    from jetjobs.job import Job
 
 log = get_logger("jetjobs.engine")
 
@@ -93,10 +95,9 @@ class EventFlow:
 class Route:
     """One event trigger on one host. `name` is its queue group's, or its durable's."""
 
-    def __init__(
-        self, flow: EventFlow, address: JobAddress, trigger: OnEvent, *, name: str, expires_in: timedelta
-    ) -> None:
-        self.address = address
+    def __init__(self, flow: EventFlow, job: Job[Any, Any], trigger: OnEvent, *, name: str) -> None:
+        self.address = job.origin
+        self._others = frozenset(served_names(job.address, job.policy.aliases)) - {job.origin}
         self.trigger = trigger
         self.name = name
         self._flow = flow
@@ -105,7 +106,7 @@ class Route:
         self._patience = STORE_WITHIN
         if trigger.stream is not None:  # else the stream gives it to another host meanwhile
             self._patience = min(STORE_WITHIN, flow.engine.settings.ack_wait.total_seconds() / 2)
-        self._expires_in = expires_in
+        self._expires_in = job.policy.expiry("event")
         self._waiting: deque[tuple[Event, Wanted, float]] = deque()
         self._writers = 0
         self._taken: Consumption | None = None
@@ -160,7 +161,7 @@ class Route:
 
     def on_event(self, event: Event) -> None:
         """Judge an event heard; returns at once."""
-        verdict = judge_event(event, self.trigger, self.address, self._backend.broker.project)
+        verdict = self._judge(event)
         match verdict:
             case Filtered():
                 self._flow.counts.filtered += 1
@@ -208,7 +209,7 @@ class Route:
     def on_delivery(self, delivery: Delivery) -> None:
         """Judge an event taken from the stream; returns at once."""
         event = stream_event(delivery.message, self.trigger.stream or "")
-        verdict = judge_event(event, self.trigger, self.address, self._backend.broker.project)
+        verdict = self._judge(event)
         match verdict:
             case Wanted():
                 self._flow.tasks.start(self._store_taken(delivery, event, verdict))
@@ -240,6 +241,9 @@ class Route:
             self._taken.allow(1)
 
     # ------------------------------------------------------------------ both
+
+    def _judge(self, event: Event) -> Verdict:
+        return judge_event(event, self.trigger, self.address, self._backend.broker.project, others=self._others)
 
     async def _store(self, event: Event, wanted: Wanted, came_at: float) -> None:
         """Have the trigger in the stream: repeated under one run id while that may help.
