@@ -82,15 +82,16 @@ class EventBridge:
             raise
         self._service.start()
 
-    async def stop(self) -> None:
-        """Hear and take nothing more; return when what came is stored, or its time is up. Idempotent."""
+    async def stop(self, patience: float | None = None) -> None:
+        """Hear and take nothing more; return when what came is stored, or its time is up, here or given. Idempotent."""
         await self._service.stop()
         subscriptions, self._subscriptions = self._subscriptions, []
         for subscription in subscriptions:
             await subscription.stop()
         for route in self._routes:
             await route.stop()
-        patience = max(SHORTEST_STOP, min(LONGEST_STOP, self._engine.settings.drain.total_seconds()))
+        if patience is None:
+            patience = max(SHORTEST_STOP, min(LONGEST_STOP, self._engine.settings.drain.total_seconds()))
         if not await self._flow.tasks.wait_idle(patience):
             await self._flow.tasks.cancel_all()
             for route in self._routes:

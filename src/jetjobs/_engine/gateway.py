@@ -52,12 +52,13 @@ class Gateway:
         if self._engine.asking is not None and self._jobs:
             self._service = await self._engine.backend.broker.answer_calls(self._jobs, self.on_call)
 
-    async def stop(self) -> None:
-        """Hear no more; return when what was heard is answered, or its time is up. Idempotent."""
+    async def stop(self, patience: float | None = None) -> None:
+        """Hear no more; return when what was heard is answered, or its time is up, here or given. Idempotent."""
         service, self._service = self._service, None
         if service is not None:
             await service.stop()
-        patience = max(SHORTEST_STOP, min(LONGEST_STOP, self._engine.settings.drain.total_seconds()))
+        if patience is None:
+            patience = max(SHORTEST_STOP, min(LONGEST_STOP, self._engine.settings.drain.total_seconds()))
         if not await self._tasks.wait_idle(patience):
             await self._tasks.cancel_all()
 

@@ -228,6 +228,10 @@ class Hosting:
 
     async def _let_go(self) -> None:
         engine = self.engine
+        try:
+            await self._stop_taking(patience=0)  # again, should somebody have cut that short
+        except BrokerError as error:
+            log.debug("taking_not_stopped", error=str(error))
         self._watchdog.stop()
         for service in self._services:
             await service.stop()
@@ -250,9 +254,9 @@ class Hosting:
             modules = ", ".join(sorted({each.module.name for each in self._served}))
             log.error("lifespan_not_left", within=limit, modules=modules)  # noqa: TRY400 - nobody's traceback helps
 
-    async def _stop_taking(self) -> None:
-        await self.gateway.stop()  # first: other hosts are to hear what is called from now on
-        await self.bridge.stop()  # then, and while runs are taken: what it stores now needs no slot here
+    async def _stop_taking(self, patience: float | None = None) -> None:
+        await self.gateway.stop(patience)  # first: other hosts are to hear what is called from now on
+        await self.bridge.stop(patience)  # then, and while runs are taken: what it stores now needs no slot here
         self.engine.draining = True
         for runner in self._runners:
             await runner.stop()

@@ -52,6 +52,35 @@ async def test_a_close_that_is_cancelled_again_and_again_lets_everything_go(memo
     assert all(service._task is None for service in hosting._services)
 
 
+async def test_a_close_that_is_cancelled_before_it_stopped_taking_takes_no_more(
+    memory_stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A call at the gateway may take its seconds to be answered."""
+    stage = memory_stage
+    hosted = await stage.host(settings=PATIENT)
+    for _ in range(8):
+        await stage.trigger("wait gate")
+    await stage.when(lambda: stage.play.live == 4)
+    hosting = hosted.host._hosting
+    assert hosting is not None
+    answering = asyncio.Event()
+
+    async def stop(patience: float | None = None) -> None:
+        if patience is None:
+            answering.set()
+            await asyncio.Event().wait()
+
+    monkeypatch.setattr(hosting.gateway, "stop", stop)
+    closing = asyncio.ensure_future(hosted.host.close())
+    await answering.wait()
+    closing.cancel()
+    await stage.when(closing.done)
+    await stage.world.elapse(2)  # longer than an ack wait: all are handed out again
+    assert stage.play.live == 0
+    assert len(stage.play.calls) == 4
+    assert len(hosting.engine.tasks) == 0
+
+
 @pytest.mark.integration
 async def test_who_closes_a_host_whose_close_was_cancelled_does_not_wait_for_ever(nats_url: str, project: str) -> None:
     host = JobHost([Module("m")], nats=nats_url, project=project)
