@@ -23,6 +23,7 @@ from jetjobs.errors import (
     StorageFull,
     UnknownJobError,
 )
+from jetjobs.outcomes import Discard, JobInterrupted
 from jetjobs.testing.failing import When
 from tests.support.client_world import SEND, World
 
@@ -113,13 +114,16 @@ class TestMany:
         assert isinstance(told.error, InvalidNameError)
         assert isinstance(run, JobRun)
 
-    async def test_what_the_iterable_raises_comes_as_it_is(self, world: World):
+    @pytest.mark.parametrize("error", [LookupError("no more rows"), Discard("no more rows"), JobInterrupted("cancel")])
+    async def test_what_the_iterable_raises_comes_as_it_is(self, world: World, error: BaseException):
         def broken() -> Iterator[TriggerRequest]:
             yield TriggerRequest("billing.send", 1)
-            raise LookupError("no more rows")
+            raise error
 
-        with pytest.raises(LookupError, match="no more rows"):
+        with pytest.raises(type(error)) as raised:
             await world.client.trigger_many(broken())
+        assert raised.value is error
+        assert len(world.subjects()) == 1
 
     async def test_a_thousand_from_an_iterator_each_once(self, world: World):
         results = await world.client.trigger_many(TriggerRequest("billing.send", n) for n in range(1000))

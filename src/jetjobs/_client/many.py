@@ -23,6 +23,7 @@ from jetjobs._core.models import JobAddress
 from jetjobs._core.triggering import PLAIN, Asked, OnDuplicate, check_options
 from jetjobs.errors import AnswerUnknown, ClientError, JetJobsError
 from jetjobs.job import Job, address_of
+from jetjobs.outcomes import JobInterrupted, Outcome
 
 # More than this makes no broker faster, and each holds its payload in memory.
 _IN_FLIGHT = 128
@@ -86,7 +87,7 @@ async def trigger_many(
     iterable raises is raised as it is, when what it gave before has been seen to.
     """
     many = _Many(find, patience)
-    left = _Asked(requests)
+    left = _Given(requests)
     places = asyncio.Semaphore(_BATCHES)
     async with asyncio.TaskGroup() as group:
         # The next ones are made ready while the server is at work on those before.
@@ -98,19 +99,19 @@ async def trigger_many(
     return many.results()
 
 
-class _Asked:
-    """What the caller's iterable gives, which is code of theirs and may fail."""
+class _Given:
+    """What the caller's iterable gives, which is code of theirs and may fail, or end its run or be interrupted."""
 
     def __init__(self, requests: Iterable[TriggerRequest]) -> None:
         self._left = iter(requests)
-        self.error: Exception | None = None
+        self.error: BaseException | None = None
 
     def take(self, most: int) -> list[TriggerRequest]:
         """The next ones; none after the last, or after it failed."""
         some: list[TriggerRequest] = []
         try:
             some.extend(islice(self._left, most if self.error is None else 0))
-        except Exception as error:  # noqa: BLE001 - the caller's own, and raised there
+        except (Exception, Outcome, JobInterrupted) as error:  # noqa: BLE001 - the caller's own, and raised there
             self.error = error
         return some
 
