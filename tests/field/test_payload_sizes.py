@@ -303,3 +303,28 @@ async def test_b38_a_limit_that_somebody_sets_on_the_records(nats_url: str, proj
         record = await run.wait(10)
         assert (record.status, record.starts) == (RunStatus.SUCCEEDED, 1)
         await field.retired("sizes.make")
+
+
+async def test_b38_a_limit_that_somebody_sets_on_the_jobs_stream_while_a_retry_is_due(nats_url: str, project: str):
+    """Health says that the retry isn't stored and why; with the limit lifted it is, and the run goes on."""
+    module, began, go = Module("late"), asyncio.Event(), asyncio.Event()
+
+    @module.job(max_attempts=2, backoff=Backoff("1ms", factor=1, jitter=0), timeout="60s")
+    async def twice(ctx: JobContext, payload: bytes) -> int:
+        if ctx.attempt == 1:
+            began.set()
+            await go.wait()
+            raise ValueError("once")
+        return len(payload)
+
+    async with field_of(nats_url, project) as field:
+        host = await field.host(module)
+        run = await field.client.get_job("late.twice").trigger(b"x" * 3000)
+        await began.wait()
+        await limited(field, names.stream(project), 1500)
+        go.set()
+        await until(lambda: any("exceeds maximum allowed" in said for said in host.health().problems))
+        await limited(field, names.stream(project), -1)
+        record = await run.wait(10)
+        assert (record.status, record.starts) == (RunStatus.SUCCEEDED, 2)
+        await field.retired("late.twice")

@@ -146,7 +146,7 @@ class Settling:
                 if tick or stray is None:
                     return
                 expected = stray
-            except BrokerError as error:
+            except (BrokerError, PayloadTooLargeError) as error:  # too large by a limit that somebody has set since
                 waited = await self._pause("retry_not_stored", record.run_key, error, waited)
             else:
                 return
