@@ -180,3 +180,21 @@ def test_b133_a_command_whose_standard_streams_are_closed(
         line = [*SHELL, f'exec "$@" {closed}', "host", *command(args)]
         done = subprocess.run(line, cwd=tmp_path, env=terminal.env, timeout=30, check=False, capture_output=True)
         assert done.returncode == code, done
+
+
+def test_b133_a_descriptor_that_a_closed_stream_had_is_left_to_who_has_it_now(tmp_path: Path) -> None:
+    """A program that starts the command itself may have opened a file or a socket before."""
+    program = tmp_path / "program.py"
+    program.write_text(
+        "import os\n"
+        "from jetjobs.cli.entry import main\n"
+        "mine = os.open('mine', os.O_WRONLY | os.O_CREAT)\n"
+        "assert mine == 1\n"
+        "try:\n"
+        "    main(['--version'])\n"
+        "except SystemExit:\n"
+        "    os.write(mine, b'mine')\n"
+    )
+    line = [*SHELL, 'exec "$@" >&-', "program", sys.executable, str(program)]
+    subprocess.run(line, cwd=tmp_path, timeout=30, check=True)
+    assert (tmp_path / "mine").read_text() == "mine"

@@ -116,12 +116,9 @@ def _open_what_is_closed() -> None:
     for number, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
         if getattr(sys, name) is None:
             opened = os.open(os.devnull, os.O_RDWR)
-            if opened == number:
-                os.set_inheritable(number, True)
-            else:
-                os.dup2(opened, number)
-                os.close(opened)
-            stream = os.fdopen(number, mode, encoding="utf-8", errors="backslashreplace")
+            if opened == number:  # else it is somebody's by now, and theirs to keep
+                os.set_inheritable(opened, True)
+            stream = os.fdopen(opened, mode, encoding="utf-8", errors="backslashreplace")
             for each in (name, f"__{name}__"):  # the second keeps it open when the first is replaced
                 setattr(sys, each, stream)
 
