@@ -1,7 +1,7 @@
 """What somebody edited by hand at a job's consumer: put right while hosts serve, and what it left behind told.
 
 A limit of deliveries is the worst: a message that used it up is never delivered again, not even with the limit gone,
-and shows nowhere. So it is taken away before an ack wait has passed where hosts can, and `given_up` tells of the rest.
+and shows nowhere. Hosts take it away at each upkeep, and `given_up` tells of what was lost to it before.
 """
 
 from __future__ import annotations
