@@ -17,7 +17,8 @@ from jetjobs._nats.broker import NatsBroker
 from jetjobs._nats.faults import NotFound
 from jetjobs._nats.inbound import Inbound
 from jetjobs._nats.link import Link
-from jetjobs._nats.provision import VERSION_KEY, Provisioner, ProvisionSettings, nanoseconds, wanted_streams
+from jetjobs._nats.provision import Provisioner, ProvisionSettings, nanoseconds, wanted_streams
+from jetjobs._nats.versions import VERSION_KEY
 from jetjobs.errors import StreamMismatch
 from tests.support.links import open_link, until_it
 
@@ -229,6 +230,25 @@ class TestConsumers:
         monkeypatch.setattr(provision_module, "CONFIG_VERSION", 1)
         await made.ensure_consumer(JOB, 3)
         assert (await consumer(link, project))["max_ack_pending"] == 7
+
+    async def test_what_was_edited_is_put_right_but_not_what_a_newer_host_made(
+        self, link: Link, project: str, made: Provisioner, monkeypatch: pytest.MonkeyPatch
+    ):
+        async def limit_deliveries() -> None:
+            edited = {**await consumer(link, project), "max_deliver": 5}
+            order = {"stream_name": names.stream(project), "config": edited, "action": "update"}
+            await link.api(f"CONSUMER.CREATE.{names.stream(project)}.{names.consumer(JOB)}", order)
+
+        await made.ensure_consumer(JOB, 7)
+        await limit_deliveries()
+        await made.mend_consumer(JOB)
+        assert (await consumer(link, project))["max_deliver"] == -1
+        monkeypatch.setattr(provision_module, "CONFIG_VERSION", 2)
+        await made.ensure_consumer(JOB, 7)
+        monkeypatch.setattr(provision_module, "CONFIG_VERSION", 1)
+        await limit_deliveries()
+        await made.mend_consumer(JOB)
+        assert (await consumer(link, project))["max_deliver"] == 5
 
     async def test_other_filters_are_refused(self, link: Link, project: str, made: Provisioner):
         stream, name = names.stream(project), names.consumer(JOB)

@@ -25,7 +25,7 @@ from jetjobs._nats.delivery import ACK_PREFIX, consumer_at
 from jetjobs._nats.faults import NotFound
 from jetjobs._nats.inbound import Inbound
 from jetjobs._nats.link import Link
-from jetjobs._nats.mending import given_up, mend_consumer
+from jetjobs._nats.mending import given_up
 from jetjobs._nats.operator_signals import OperatorSignals
 from jetjobs._nats.pages import read_messages
 from jetjobs._nats.provision import Provisioner, ProvisionSettings, wanted_streams
@@ -141,7 +141,7 @@ class NatsBroker:
 
     async def mend_consumer(self, job: JobAddress) -> None:
         """Put right what somebody edited at the job's consumer that is never to be other than it is."""
-        await mend_consumer(self._link.api, self._stream, names.consumer(job))
+        await self._provisioner.mend_consumer(job)
 
     async def given_up(self, job: JobAddress, sequence: int) -> bool:
         """Whether the job's consumer will never again deliver a message that is stored and was delivered."""

@@ -11,13 +11,13 @@ from typing import Any, Final
 
 from jetjobs._log import get_logger
 from jetjobs._nats.faults import NotFound
+from jetjobs._nats.versions import version_of
 
 _log = get_logger("jetjobs.nats")
 
 Api = Callable[[str, dict[str, Any] | None], Awaitable[dict[str, Any]]]
 
-# Never other than so, whatever a host's settings are: hosts of different releases don't undo each other's here. The
-# broker leaves out what is nothing.
+# Never other than so, whatever a host's settings are. The broker leaves out what is nothing.
 UNEDITED: Final[Mapping[str, Any]] = {
     "max_deliver": -1,
     "backoff": None,
@@ -38,12 +38,12 @@ def edited(config: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in UNEDITED.items() if (config.get(name) or None) != value}
 
 
-async def mend_consumer(api: Api, stream: str, consumer: str) -> None:
-    """Put right what was edited at this consumer; one question where nothing was."""
+async def mend_consumer(api: Api, stream: str, consumer: str, *, newest: int) -> None:
+    """Put right what was edited at this consumer, of a version up to `newest`; one question where nothing was."""
     try:
         config = (await api(f"CONSUMER.INFO.{stream}.{consumer}", None))["config"]
         wrong = edited(config)
-        if not wrong:
+        if not wrong or version_of(config) > newest:
             return
         order = {"stream_name": stream, "config": {**config, **wrong}, "action": "update"}
         await api(f"CONSUMER.CREATE.{stream}.{consumer}", order)

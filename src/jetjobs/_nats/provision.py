@@ -21,14 +21,14 @@ from jetjobs._core.policy import ACK_WAIT, MAX_AGE
 from jetjobs._log import get_logger
 from jetjobs._nats.faults import CONSUMER_EXISTS, STREAM_EXISTS, Mismatch, NotFound, Refused
 from jetjobs._nats.link import Link
-from jetjobs._nats.mending import edited
+from jetjobs._nats.mending import edited, mend_consumer
 from jetjobs._nats.pausing import FOR_GOOD, switch_consumer
+from jetjobs._nats.versions import VERSION_KEY, version_of
 from jetjobs.errors import AnswerUnknown, BrokerUnavailable, StreamMismatch
 
 _log = get_logger("jetjobs.nats")
 
 CONFIG_VERSION: Final = 1
-VERSION_KEY: Final = "jetjobs-config-version"
 
 # A stream that has no leader (yet) doesn't answer at all, and every call here may be repeated.
 _ANSWER_WITHIN: Final = 2.5
@@ -192,7 +192,7 @@ class Provisioner:
 
     async def _adapt(self, wanted: Wanted, found: Config) -> None:
         existing: Config = found["config"]
-        version = _version(existing)
+        version = version_of(existing)
         differing = _differing(wanted.needed, existing)
         if version < CONFIG_VERSION:
             differing += _differing(wanted.settings, existing)
@@ -264,6 +264,10 @@ class Provisioner:
         if update:
             await switch_consumer(self._api, self._stream, answer, paused=paused)
 
+    async def mend_consumer(self, job: JobAddress) -> None:
+        """Put right what somebody edited at the job's consumer; one that a newer host made is left as it is."""
+        await mend_consumer(self._link.api, self._stream, names.consumer(job), newest=CONFIG_VERSION)
+
     def _consumer_config(self, job: JobAddress, max_concurrency: int) -> Config:
         return {
             "durable_name": names.consumer(job),
@@ -287,7 +291,7 @@ class Provisioner:
     async def _update_consumer(self, config: Config) -> Config:
         answer = await self._api(f"CONSUMER.INFO.{self._stream}.{config['name']}")
         existing: Config = answer["config"]
-        if _version(existing) > CONFIG_VERSION:
+        if version_of(existing) > CONFIG_VERSION:
             _log.info("consumer left as a newer host made it", consumer=config["name"])
             return answer
         filters = existing.get("filter_subjects") or [existing.get("filter_subject", "")]
@@ -310,12 +314,6 @@ def _refuse_drops(wanted: Wanted, existing: Mapping[str, Any]) -> None:
             f"stream {wanted.name} has a limit ({told}), and beyond it the broker would drop triggers it accepted: set "
             "it to -1 and limit the storage of the account instead, which makes the broker refuse new ones"
         )
-
-
-def _version(config: Mapping[str, Any]) -> int:
-    metadata: Mapping[str, str] = config.get("metadata") or {}
-    text = metadata.get(VERSION_KEY, "0")
-    return int(text) if text.isdigit() else 0
 
 
 def _differing(asked: Mapping[str, Any], existing: Mapping[str, Any]) -> list[str]:
