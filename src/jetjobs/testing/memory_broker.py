@@ -68,10 +68,9 @@ class MemoryBroker:
         project = self.link.project
         await self.link.call(lambda: project.ensure_consumer(job, max_concurrency, paused=paused, update=update))
 
-    async def mend_consumer(self, job: JobAddress) -> None:
-        """Nobody edits a consumer here."""
-        project = self.link.project
-        await self.link.call(lambda: project.will_deliver(job, 0))
+    async def mend_consumer(self, job: JobAddress) -> None:  # noqa: ARG002
+        """Nobody edits a consumer here; it fails where asking would."""
+        await self.link.call(lambda: None)
 
     async def given_up(self, job: JobAddress, sequence: int) -> bool:
         """Whether it was delivered and is in nobody's hand, which no consumer here lets happen."""
