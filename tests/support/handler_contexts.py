@@ -29,3 +29,8 @@ def make(journal: Journal | None = None, record: RunRecord = RECORD, **options: 
     journal = Journal() if journal is None else journal
     options = {"payload": {"id": 7}, "state": "state", **options}
     return JobContext(record, journal=journal, clock_now=lambda: NOON, **options)
+
+
+def context() -> JobContext[Any]:
+    """That of a run of which nothing else is known, without payload and state."""
+    return make(record=RunRecord("r", "billing", "send", RunStatus.RUNNING), payload=None, state=None)

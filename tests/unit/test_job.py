@@ -2,16 +2,16 @@ from __future__ import annotations
 
 import inspect
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 import pytest
 from pydantic import BaseModel
 
 from jetjobs import Backoff, Cron, Every, Job, JobContext, JobPolicy, JobRetention, Module, OnEvent
-from jetjobs._core.models import JobAddress, RunRecord, RunStatus
-from jetjobs.context import Journal
+from jetjobs._core.models import JobAddress
 from jetjobs.errors import AmbiguousHostError, JobsNotHosted, PayloadInvalidError
+from tests.support.handler_contexts import context
 
 
 class Invoice(BaseModel):
@@ -34,11 +34,6 @@ class Binding:
     async def trigger(self, job: Job[Any, Any], payload: Any, **options: Any) -> str:
         self.asked.append(Asked(job, payload, options))
         return f"run in {self.project}"
-
-
-def context() -> JobContext[Any]:
-    record = RunRecord(run_id="r", module="billing", job="send", status=RunStatus.RUNNING)
-    return JobContext(record, payload=None, state=None, journal=Journal(), clock_now=lambda: datetime.now(UTC))
 
 
 def billing() -> Module:

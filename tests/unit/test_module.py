@@ -1,14 +1,12 @@
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 import pytest
 from pydantic import BaseModel
 
 from jetjobs import Cron, Every, JobContext, JobPolicy, Module, OnEvent
-from jetjobs._core.models import RunRecord, RunStatus
-from jetjobs.context import Journal
 from jetjobs.errors import (
     ConfigError,
     DeclarationError,
@@ -21,18 +19,6 @@ from jetjobs.errors import (
 
 class Invoice(BaseModel):
     id: int
-
-
-class Binding:
-    project = "shop"
-
-    async def trigger(self, job: Any, payload: Any, **options: Any) -> Any:
-        return (str(job.address), payload, options)
-
-
-def context() -> JobContext[Any]:
-    record = RunRecord(run_id="r", module="billing", job="send", status=RunStatus.RUNNING)
-    return JobContext(record, payload=None, state=None, journal=Journal(), clock_now=lambda: datetime.now(UTC))
 
 
 async def plain(ctx: JobContext) -> None: ...

@@ -1,36 +1,23 @@
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 import pytest
 from pydantic import BaseModel
 
 from jetjobs import JobContext, JobPolicy, Module, job
-from jetjobs._core.models import RunRecord, RunStatus
-from jetjobs.context import Journal
 from jetjobs.errors import (
     ConfigError,
     DeclarationError,
     DuplicateJobError,
     InvalidNameError,
 )
+from tests.support.handler_contexts import context
 
 
 class Invoice(BaseModel):
     id: int
-
-
-class Binding:
-    project = "shop"
-
-    async def trigger(self, job: Any, payload: Any, **options: Any) -> Any:
-        return (str(job.address), payload, options)
-
-
-def context() -> JobContext[Any]:
-    record = RunRecord(run_id="r", module="billing", job="send", status=RunStatus.RUNNING)
-    return JobContext(record, payload=None, state=None, journal=Journal(), clock_now=lambda: datetime.now(UTC))
 
 
 async def plain(ctx: JobContext) -> None: ...

@@ -2,24 +2,17 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
-from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from pydantic import BaseModel
 
 from jetjobs import JobContext, Module
-from jetjobs._core.models import RunRecord, RunStatus
-from jetjobs.context import Journal
 from jetjobs.errors import (
     DeclarationError,
     JobsNotHosted,
     UnknownJobError,
 )
-
-
-class Invoice(BaseModel):
-    id: int
+from tests.support.handler_contexts import context
 
 
 class Binding:
@@ -27,11 +20,6 @@ class Binding:
 
     async def trigger(self, job: Any, payload: Any, **options: Any) -> Any:
         return (str(job.address), payload, options)
-
-
-def context() -> JobContext[Any]:
-    record = RunRecord(run_id="r", module="billing", job="send", status=RunStatus.RUNNING)
-    return JobContext(record, payload=None, state=None, journal=Journal(), clock_now=lambda: datetime.now(UTC))
 
 
 async def plain(ctx: JobContext) -> None: ...
