@@ -6,13 +6,17 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
+from jetjobs._core.declared import Declarer, declared_schedule
 from jetjobs._core.durations import duration
-from jetjobs._core.models import RunError, RunRecord, RunStatus
+from jetjobs._core.models import JobAddress, RunError, RunRecord, RunStatus
 from jetjobs._core.occurrences import Decision, Tick
 from jetjobs._core.schedule_record import ScheduleRecord, Stretch
 from jetjobs._core.timetables import next_occurrence, timetable_of
+from jetjobs._core.triggers import Cron, Every
 
 NOON: Final = datetime(2030, 5, 1, 12, tzinfo=UTC)
+MINUTE: Final = timedelta(minutes=1)
+JOB: Final = JobAddress("billing.invoices", "send")
 
 
 def at(seconds: float) -> datetime:
@@ -35,6 +39,16 @@ def _begun(plain: ScheduleRecord, changes: dict[str, Any]) -> ScheduleRecord:
     made = replace(plain, **begun | changes)
     upcoming = next_occurrence(made, timetable_of(made)) if made.is_active else None
     return replace(made, next_run_at=upcoming)
+
+
+def host(name: str = "h1", version: str | None = None, *jobs: JobAddress) -> Declarer:
+    """Who declares the schedules of these jobs, or of the one."""
+    return Declarer(name, version, frozenset(jobs or (JOB,)), frozenset({JOB.module}))
+
+
+def declared(trigger: Cron | Every | None = None, who: Declarer | None = None, now: datetime = NOON) -> ScheduleRecord:
+    """The schedule of a trigger in the code of a host."""
+    return declared_schedule(trigger or Every("60s"), JOB, who or host(), now)
 
 
 def tick(schedule: ScheduleRecord, occurrence: datetime, **changes: Any) -> Tick:

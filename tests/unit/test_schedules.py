@@ -12,37 +12,21 @@ from hypothesis import strategies as st
 
 from jetjobs._core.bodies import Body
 from jetjobs._core.declared import (
-    Declarer,
     Keep,
     Publish,
     Purge,
-    declared_schedule,
     mend,
 )
 from jetjobs._core.messages import Message
-from jetjobs._core.models import JobAddress, RunStatus
+from jetjobs._core.models import RunStatus
 from jetjobs._core.occurrences import DecisionRules, decide
 from jetjobs._core.schedule_messages import schedule_message
 from jetjobs._core.schedule_record import ScheduleRecord, ScheduleState
 from jetjobs._core.schedules import anchored, delete, disable, pause, resume, update
 from jetjobs._core.starting import jittered, run_key, starts_of, stretch_record, tick_verdict
 from jetjobs._core.timetables import timetable_of
-from jetjobs._core.triggers import Cron, Every
 from jetjobs._core.versions import not_older, version_key
-from tests.unit.schedules_made import NOON, at, counts, cron, ended, every, runs, stretch, tick
-
-JOB = JobAddress("billing.invoices", "send")
-
-
-MINUTE = timedelta(minutes=1)
-
-
-def host(name: str = "h1", version: str | None = None, *jobs: JobAddress) -> Declarer:
-    return Declarer(name, version, frozenset(jobs or (JOB,)), frozenset({JOB.module}))
-
-
-def declared(trigger: Cron | Every | None = None, who: Declarer | None = None, now: datetime = NOON) -> ScheduleRecord:
-    return declared_schedule(trigger or Every("60s"), JOB, who or host(), now)
+from tests.unit.schedules_made import MINUTE, NOON, at, counts, cron, declared, ended, every, runs, stretch, tick
 
 
 class TestEdits:

@@ -11,29 +11,14 @@ import pytest
 from jetjobs._core.declared import (
     DEFINED,
     Declarer,
-    declared_schedule,
     ensure,
     may_remove,
 )
-from jetjobs._core.models import JobAddress
 from jetjobs._core.occurrences import DecisionRules
-from jetjobs._core.schedule_record import ScheduleRecord, ScheduleState
+from jetjobs._core.schedule_record import ScheduleState
 from jetjobs._core.schedules import delete, disable, pause
 from jetjobs._core.triggers import Cron, Every, schedule_id
-from tests.unit.schedules_made import NOON, at, every
-
-JOB = JobAddress("billing.invoices", "send")
-
-
-MINUTE = timedelta(minutes=1)
-
-
-def host(name: str = "h1", version: str | None = None, *jobs: JobAddress) -> Declarer:
-    return Declarer(name, version, frozenset(jobs or (JOB,)), frozenset({JOB.module}))
-
-
-def declared(trigger: Cron | Every | None = None, who: Declarer | None = None, now: datetime = NOON) -> ScheduleRecord:
-    return declared_schedule(trigger or Every("60s"), JOB, who or host(), now)
+from tests.unit.schedules_made import JOB, MINUTE, NOON, at, declared, every, host
 
 
 class TestDeclared:
