@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
@@ -11,11 +12,13 @@ from jetjobs._core.bodies import Body
 from jetjobs._core.descriptors import HostPresence, JobDescriptor
 from jetjobs._core.lifecycle import Event, advance
 from jetjobs._core.messages import Trigger
-from jetjobs._core.models import JobAddress, Owner, RunKey, RunRecord, RunStatus
+from jetjobs._core.models import JobAddress, Owner, RunError, RunKey, RunRecord, RunStatus
+from jetjobs._core.run_changes import RunChange
 from jetjobs.client import JobClient
 from jetjobs.testing import FailingBackend, MemoryCluster, memory_backend
 
 SEND = JobAddress("billing", "send")
+BOOM = RunError("ValueError", "boom")
 
 
 class World:
@@ -90,3 +93,16 @@ class World:
 
 def packed(value: Any) -> Body:
     return Body(codec.encode(value))
+
+
+async def failed(world: World, name: str, payload: Any = 1, **changes: Any) -> RunKey:
+    """A run of billing.send that ended with BOOM."""
+    run = RunKey("billing", "send", name)
+    await world.start(run, payload_body=packed(payload), **changes)
+    await world.write(run, Event.FAIL, error=BOOM)
+    return run
+
+
+def outcomes(changes: Sequence[RunChange]) -> dict[str, str]:
+    """What became of each run."""
+    return {each.run_id: each.outcome.value for each in changes}
