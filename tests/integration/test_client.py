@@ -13,9 +13,9 @@ import pytest
 
 from jetjobs._core import codec, names
 from jetjobs._core.bodies import Body
-from jetjobs._core.descriptors import HostPresence, JobDescriptor
+from jetjobs._core.descriptors import JobDescriptor
 from jetjobs._core.lifecycle import Event, advance
-from jetjobs._core.models import JobAddress, Owner, RunKey, RunRecord, RunStatus
+from jetjobs._core.models import JobAddress, RunKey, RunRecord, RunStatus
 from jetjobs._nats import open_backend
 from jetjobs._ports import Backend
 from jetjobs.client import CancelOutcome, JobClient, JobRun, TriggerError, TriggerRequest
@@ -27,6 +27,7 @@ from jetjobs.errors import (
     RunFailed,
     RunNotFound,
 )
+from tests.support.client_world import claimed, present
 from tests.support.links import until
 from tests.support.servers import RealServer, free_port
 
@@ -40,27 +41,12 @@ async def prepared(url: str, project: str) -> Backend:
     backend = await open_backend(url, project, name="host by hand")
     await backend.broker.ensure_project()
     await backend.catalog.describe(JobDescriptor(*SEND, digest="d"))
-    now = datetime.now(UTC)
-    presence = HostPresence(
-        host_id="h1", hostname="box", pid=1, version=None, started_at=now, seen_at=now, jobs=(str(SEND),)
-    )
-    await backend.catalog.say(presence, timedelta(minutes=10))
+    await backend.catalog.say(present(SEND, datetime.now(UTC)), timedelta(minutes=10))
     return backend
 
 
 async def start(host: Backend, run: RunKey) -> RunRecord:
-    now = datetime.now(UTC)
-    record = RunRecord(
-        run.run_id,
-        run.module,
-        run.job,
-        RunStatus.RUNNING,
-        starts=1,
-        claim="host's",
-        owner=Owner(1, now, 1, "h1"),
-        created_at=now,
-        started_at=now,
-    )
+    record = claimed(run, datetime.now(UTC))
     await host.runs.create(record)
     return record
 

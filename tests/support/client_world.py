@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 from jetjobs._core import codec, headers, names
@@ -33,11 +33,7 @@ class World:
     async def describe(self, address: JobAddress = SEND, *, live: bool = True) -> None:
         await self.host.catalog.describe(JobDescriptor(*address, digest="d"))
         if live:
-            now = self.cluster.now()
-            presence = HostPresence(
-                host_id="h1", hostname="box", pid=1, version=None, started_at=now, seen_at=now, jobs=(str(address),)
-            )
-            await self.host.catalog.say(presence, timedelta(days=1))
+            await self.host.catalog.say(present(address, self.cluster.now()), timedelta(days=1))
 
     def another(self) -> JobClient:
         return JobClient(backend=memory_backend(self.cluster), timeout=2)
@@ -58,19 +54,7 @@ class World:
 
     async def start(self, run: RunKey, **changes: Any) -> RunRecord:
         """Claim a run, as a host does."""
-        now = self.cluster.now()
-        record = RunRecord(
-            run.run_id,
-            run.module,
-            run.job,
-            RunStatus.RUNNING,
-            starts=1,
-            claim="host's",
-            owner=Owner(1, now, 1, "h1"),
-            created_at=now,
-            started_at=now,
-        )
-        record = replace(record, **changes)
+        record = replace(claimed(run, self.cluster.now()), **changes)
         await self.host.runs.create(record)
         return record
 
@@ -89,6 +73,26 @@ class World:
     async def finish(self, run: RunKey, event: Event = Event.SUCCEED, **changes: Any) -> RunRecord:
         await self.start(run)
         return await self.write(run, event, **changes)
+
+
+def present(address: JobAddress, now: datetime) -> HostPresence:
+    """What host h1 says of itself, which takes runs of this job."""
+    return HostPresence("h1", "box", 1, now, now, jobs=(str(address),))
+
+
+def claimed(run: RunKey, now: datetime) -> RunRecord:
+    """What host h1 stores of a run that it starts."""
+    return RunRecord(
+        run.run_id,
+        run.module,
+        run.job,
+        RunStatus.RUNNING,
+        starts=1,
+        claim="host's",
+        owner=Owner(1, now, 1, "h1"),
+        created_at=now,
+        started_at=now,
+    )
 
 
 def packed(value: Any) -> Body:
