@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from jetjobs._core.models import RunStatus
+from jetjobs._core.models import RunRecord, RunStatus
 from jetjobs._engine import children as children_of_hosts
 from jetjobs._engine.children import Child
 from jetjobs._engine.processes import ProcessExecution
@@ -23,6 +23,18 @@ pytestmark = [
     pytest.mark.integration,
     pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc"),
 ]
+
+
+async def stopped(bench: Bench, run: Any, order: str) -> RunRecord:
+    """What is stored of a run that is stopped so; its timeout comes by itself."""
+    if order == "cancel":
+        await run.cancel()
+    elif order == "shutdown":
+        await bench.host.close()
+    record = await run.wait(45)
+    wanted = {"timeout": RunStatus.TIMED_OUT, "cancel": RunStatus.CANCELLED, "shutdown": RunStatus.FAILED}
+    assert record.status is wanted[order]
+    return record
 
 
 async def test_a_timeout_in_c_code_kills(bench: Bench, tmp_path: Path) -> None:
@@ -46,13 +58,7 @@ async def test_an_order_is_heard_at_once(bench: Bench, tmp_path: Path, order: st
     await bench.run("pid")  # a warm child: the timeout covers no start
     run = await bench.trigger("looks_in_time" if order == "timeout" else "looks", str(tmp_path / "pid"))
     pid = await written(tmp_path / "pid")
-    if order == "cancel":
-        await run.cancel()
-    elif order == "shutdown":
-        await bench.host.close()
-    record = await run.wait(45)
-    wanted = {"timeout": RunStatus.TIMED_OUT, "cancel": RunStatus.CANCELLED, "shutdown": RunStatus.FAILED}
-    assert record.status is wanted[order]
+    record = await stopped(bench, run, order)
     assert record.logs[-1].fields == {"reason": order}
     if order != "shutdown":
         assert (await bench.run("pid")).result == pid, "it went by itself: its process is as good as new"
@@ -87,13 +93,7 @@ async def test_whatever_it_does_it_is_killed(bench: Bench, tmp_path: Path, handl
     before = descriptors()
     run = await bench.trigger(f"{handler}_in_time" if order == "timeout" else handler, str(tmp_path / "pid"))
     pid = await written(tmp_path / "pid")
-    if order == "cancel":
-        await run.cancel()
-    elif order == "shutdown":
-        await bench.host.close()
-    record = await run.wait(45)
-    wanted = {"timeout": RunStatus.TIMED_OUT, "cancel": RunStatus.CANCELLED, "shutdown": RunStatus.FAILED}
-    assert record.status is wanted[order]
+    await stopped(bench, run, order)
     assert pid not in children(), "a zombie would still be one"
     assert descriptors() < before, "the link of the child that was warm is closed"
 
