@@ -4,8 +4,10 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from jetjobs.testing import ManualClock, MemoryCluster
 from tests.support.client_world import World
 from tests.support.process_bench import Bench, hosted
+from tests.support.upkeep import Upkeep
 
 
 @pytest.fixture
@@ -15,6 +17,18 @@ async def world() -> AsyncIterator[World]:
     await made.describe()
     async with made.client:
         yield made
+
+
+@pytest.fixture
+def cluster() -> MemoryCluster:
+    """A broker in memory, under a clock that stands still."""
+    return MemoryCluster(ManualClock())
+
+
+@pytest.fixture
+async def upkeep(cluster: MemoryCluster) -> Upkeep:
+    """The pruner of one host, over ports that can fail."""
+    return Upkeep(cluster)
 
 
 @pytest.fixture

@@ -19,18 +19,7 @@ from jetjobs._engine.held import HeldRun
 from jetjobs._ports import Delivery
 from jetjobs.config import HostSettings
 from jetjobs.errors import BrokerUnavailable
-from jetjobs.testing import ManualClock, MemoryCluster
 from tests.support.upkeep import HOUR, SEND, Upkeep
-
-
-@pytest.fixture
-def cluster() -> MemoryCluster:
-    return MemoryCluster(ManualClock())
-
-
-@pytest.fixture
-async def upkeep(cluster: MemoryCluster) -> Upkeep:
-    return Upkeep(cluster)
 
 
 async def test_a_pass_repeats_its_batches_until_the_job_is_under_its_number(upkeep: Upkeep):

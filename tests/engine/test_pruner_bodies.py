@@ -11,20 +11,9 @@ from jetjobs._core import names
 from jetjobs._core.bodies import Body
 from jetjobs._core.messages import Outgoing
 from jetjobs._core.models import RunKey, RunStatus
-from jetjobs.testing import ManualClock, MemoryCluster
 from tests.support.upkeep import HOUR, SEND, Upkeep
 
 LARGE = b"x" * 100
-
-
-@pytest.fixture
-def cluster() -> MemoryCluster:
-    return MemoryCluster(ManualClock())
-
-
-@pytest.fixture
-async def upkeep(cluster: MemoryCluster) -> Upkeep:
-    return Upkeep(cluster)
 
 
 async def large(upkeep: Upkeep, run_id: str) -> Body:
