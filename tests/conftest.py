@@ -45,10 +45,8 @@ def pytest_collection_finish() -> None:
 @pytest.fixture(scope="session")
 def nats_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealServer]:
     """The server that all tests of this worker share: use a project of your own, and leave it running."""
-    server = RealServer(tmp_path_factory.mktemp("nats"))
-    server.start()
-    yield server
-    server.remove()
+    with RealServer(tmp_path_factory.mktemp("nats")) as server:
+        yield server
 
 
 @pytest.fixture
@@ -59,10 +57,8 @@ def nats_url(nats_server: RealServer) -> str:
 @pytest.fixture
 def own_server(tmp_path: Path) -> Iterator[RealServer]:
     """A server of the test's own, to kill, freeze and restart."""
-    server = RealServer(tmp_path / "nats")
-    server.start()
-    yield server
-    server.remove()
+    with RealServer(tmp_path / "nats") as server:
+        yield server
 
 
 @pytest.fixture

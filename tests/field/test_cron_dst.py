@@ -48,12 +48,8 @@ def crossing(folder: Path, monkeypatch: pytest.MonkeyPatch, change_at: datetime)
     zones = [zone_changing(name, change_at, reading=at, shift=shift, west=west) for name, at, shift, west in SHAPES]
     with private_zones(folder / "zones", zones) as path:
         monkeypatch.setenv("ZONEINFO", str(path))
-        server = RealServer(folder / "nats")
-        server.start()
-        try:
+        with RealServer(folder / "nats") as server:
             yield server
-        finally:
-            server.remove()
 
 
 def lines_around(zone: str, change_at: datetime) -> list[str]:

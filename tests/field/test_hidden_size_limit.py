@@ -24,11 +24,9 @@ def target(tmp_path: Path) -> Iterator[dict[str, Any]]:
     from tests.support.jwts import Operator
 
     operator = Operator(tmp_path)
-    server = RealServer(tmp_path / "nats", extra_conf=operator.conf)
-    server.start()
-    credentials = operator.credentials(expires_in=3600, payload=LIMIT)
-    yield {"servers": server.url, "user_credentials": str(credentials), "reconnect_time_wait": 0.1}
-    server.remove()
+    with RealServer(tmp_path / "nats", extra_conf=operator.conf) as server:
+        credentials = operator.credentials(expires_in=3600, payload=LIMIT)
+        yield {"servers": server.url, "user_credentials": str(credentials), "reconnect_time_wait": 0.1}
 
 
 def sizes() -> Module:

@@ -38,10 +38,8 @@ EVIL = [
 
 @pytest.fixture
 def tracing_server(tmp_path: Path) -> Iterator[RealServer]:
-    server = RealServer(tmp_path / "nats", extra_args=["-DVV"])
-    server.start()
-    yield server
-    server.remove()
+    with RealServer(tmp_path / "nats", extra_args=["-DVV"]) as server:
+        yield server
 
 
 def shop() -> Module:

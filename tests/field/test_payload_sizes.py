@@ -118,10 +118,8 @@ class TestMaxPayload:
 
 @pytest.fixture(params=["64KB", "8MB"])
 def other_server(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[RealServer]:
-    server = RealServer(tmp_path / "nats", extra_conf=f"max_payload: {request.param}")
-    server.start()
-    yield server
-    server.remove()
+    with RealServer(tmp_path / "nats", extra_conf=f"max_payload: {request.param}") as server:
+        yield server
 
 
 @asynccontextmanager
@@ -185,17 +183,13 @@ async def test_b38_a_run_keeps_its_payload_through_many_long_errors(tmp_path: Pa
             raise ValueError("e" * 100_000)
         return payload
 
-    server = RealServer(tmp_path / "nats", extra_conf="max_payload: 60000")
-    server.start()
-    try:
+    with RealServer(tmp_path / "nats", extra_conf="max_payload: 60000") as server:
         async with field_of(server.url, project) as field:
             await field.host(module)
             run = await field.client.get_job("long.tries").trigger(body)
             assert await run.result(timeout=40) == body
             assert (await run.record()).payload == body
             await field.retired("long.tries")
-    finally:
-        server.remove()
     assert seen == [len(body)] * 21
 
 

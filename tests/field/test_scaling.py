@@ -28,10 +28,8 @@ pytestmark = pytest.mark.faults
 def watched(tmp_path: Path) -> Iterator[tuple[str, int]]:
     """A server of the test's own, and its monitoring port."""
     port = free_port()
-    server = RealServer(tmp_path / "nats", extra_args=("-m", str(port)))
-    server.start()
-    yield server.url, port
-    server.remove()
+    with RealServer(tmp_path / "nats", extra_args=("-m", str(port))) as server:
+        yield server.url, port
 
 
 async def client_of(url: str, project: str) -> JobClient:

@@ -138,9 +138,7 @@ async def test_b06_an_outage_over_a_change_of_the_clocks(tmp_path: Path, monkeyp
 
     with private_zones(tmp_path / "zones", [spring, autumn]) as zones:
         monkeypatch.setenv("ZONEINFO", str(zones))
-        server = RealServer(tmp_path / "nats")
-        server.start()
-        try:
+        with RealServer(tmp_path / "nats") as server:
             for job, line, zone in (
                 ("spring", "*/2 * * * * *", "Test/Spring"),
                 ("left_out", "*/2 * 2 * * *", "Test/Spring"),
@@ -157,8 +155,6 @@ async def test_b06_an_outage_over_a_change_of_the_clocks(tmp_path: Path, monkeyp
                 await asyncio.to_thread(server.start)
                 after = change_at.timestamp() + 6
                 await eventually(lambda: min(due[job][-1] for job in ("spring", "autumn")) >= after, what="later runs")
-        finally:
-            server.remove()
     for job in ("spring", "autumn"):
         assert due[job][0] < change_at.timestamp()
         assert all(later - earlier == 2 for earlier, later in pairwise(due[job])), job
@@ -195,15 +191,11 @@ async def test_b06_an_instant_that_comes_twice_has_two_runs_and_one_left_out_non
         for job, (line, zone) in lines.items():
             module.expose_job(job, note, triggers=[Cron(line, timezone=zone)], timeout="1m")
         monkeypatch.setenv("ZONEINFO", str(zones))
-        server = RealServer(tmp_path / "nats")
-        server.start()
-        try:
+        with RealServer(tmp_path / "nats") as server:
             async with JobHost([module], project=project, nats=server.url, settings=SETTINGS):
                 assert time.time() < change_at.timestamp() - 6, "the machine is too slow to start in time"
                 await eventually(lambda: len(due["twice"]) == 2 and due["after"], 60, "the runs after the change")
                 await eventually(lambda: time.time() > change_at.timestamp() + 8, what="a while after that")
-        finally:
-            server.remove()
     at = change_at.timestamp()
     assert due == {"twice": [at - 5, at + 5], "never": [], "after": [at + 5]}
     assert len(runs) == 3

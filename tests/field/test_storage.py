@@ -38,9 +38,8 @@ def small_server(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str
         server = RealServer(tmp_path / "nats", extra_conf=BY_ACCOUNT)
     else:
         server = RealServer(tmp_path / "nats", config=None, extra_conf=BY_SERVER)
-    server.start()
-    yield f"nats://u:p@127.0.0.1:{server.port}" if request.param == "account" else server.url
-    server.remove()
+    with server:
+        yield f"nats://u:p@127.0.0.1:{server.port}" if request.param == "account" else server.url
 
 
 class Ballast:

@@ -40,10 +40,8 @@ def terminal(tmp_path: Path) -> Terminal:
 @pytest.fixture(scope="module")
 def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealServer]:
     """A server with users."""
-    server = RealServer(tmp_path_factory.mktemp("guarded"), extra_conf=USERS)
-    server.start()
-    yield server
-    server.remove()
+    with RealServer(tmp_path_factory.mktemp("guarded"), extra_conf=USERS) as server:
+        yield server
 
 
 def url(server: RealServer, user: str, password: str = SECRET) -> str:
@@ -53,12 +51,8 @@ def url(server: RealServer, user: str, password: str = SECRET) -> str:
 class TestBroker:
     def test_an_account_without_jetstream(self, terminal: Terminal, tmp_path: Path):
         users = f"accounts {{ A {{ users: [{{ user: boss, password: {SECRET} }}] }} }}"
-        server = RealServer(tmp_path / "plain", extra_conf=users)
-        server.start()
-        try:
+        with RealServer(tmp_path / "plain", extra_conf=users) as server:
             failed(terminal.run("run", "app", "--nats", url(server, "boss")), 3, "JetStream", "enable")
-        finally:
-            server.remove()
 
     def test_wrong_password(self, terminal: Terminal, guarded: RealServer):
         done = terminal.run("run", "app", "--nats", url(guarded, "boss", "wr0ng"))
@@ -83,9 +77,7 @@ class TestBroker:
         assert "no host has prepared this project yet" in found.out
 
     def test_storage_full(self, terminal: Terminal, tmp_path: Path):
-        server = RealServer(tmp_path / "tiny", extra_conf=TINY)
-        server.start()
-        try:
+        with RealServer(tmp_path / "tiny", extra_conf=TINY) as server:
             env = {"NATS_URL": server.url, "NATS_USER": "boss", "NATS_PASSWORD": SECRET}
             assert terminal.run("init", "app", env=env).code == 0
             payload = '{"to": "' + "x" * 15_000 + '"}'
@@ -93,8 +85,6 @@ class TestBroker:
             full = [done for done in results if done.code]
             assert full
             failed(full[-1], 3, "Free space or raise the limit")
-        finally:
-            server.remove()
 
 
 class TestCommandLine:

@@ -8,7 +8,7 @@ import ssl
 import subprocess
 import time
 from collections.abc import Generator, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -136,11 +136,8 @@ class TestFirstConnection:
 class TestAccess:
     @pytest.fixture
     def locked(self, tmp_path: Path) -> Iterator[RealServer]:
-        server = RealServer(tmp_path / "locked", extra_conf=USERS)
-        with suppress(Exception):
-            server.start()
-        yield server
-        server.remove()
+        with RealServer(tmp_path / "locked", extra_conf=USERS) as server:
+            yield server
 
     async def test_right_and_wrong_passwords(self, locked: RealServer):
         address = f"127.0.0.1:{locked.port}"

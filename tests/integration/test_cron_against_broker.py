@@ -75,10 +75,8 @@ def zones(tmp_path: Path) -> Iterator[list[PrivateZone]]:
 def zoned_server(tmp_path: Path, zones: list[PrivateZone], monkeypatch: pytest.MonkeyPatch) -> Iterator[RealServer]:
     """A server that knows the private zones too."""
     monkeypatch.setenv("ZONEINFO", str(tmp_path / "zones"))
-    server = RealServer(tmp_path / "nats")
-    server.start()
-    yield server
-    server.remove()
+    with RealServer(tmp_path / "nats") as server:
+        yield server
 
 
 def due_line(chance: random.Random, zone: str, due: datetime) -> CronLine:

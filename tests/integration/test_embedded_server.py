@@ -219,12 +219,10 @@ class TestRealServer:
         own_server.sigterm()  # ends a frozen one as well
 
     async def test_extra_configuration(self, tmp_path: Path):
-        server = RealServer(tmp_path, extra_conf='authorization { user: ada, password: "x" }')
-        server.start()
-        client = await nats.connect(server.url, user="ada", password="x")
-        await client.close()
-        assert "Server is ready" in server.log
-        server.remove()
+        with RealServer(tmp_path, extra_conf='authorization { user: ada, password: "x" }') as server:
+            client = await nats.connect(server.url, user="ada", password="x")
+            await client.close()
+            assert "Server is ready" in server.log
 
     async def test_shared_server(self, nats_url: str, project: str):
         client = await nats.connect(nats_url)

@@ -173,9 +173,7 @@ class TestPermissions:
         self, tmp_path: Path, project: str, rights: str, stream: str | None, named: str
     ):
         users = f"{{ user: limited, password: p, permissions: {{ {rights} }} }}, {{ user: all, password: p }}"
-        server = RealServer(tmp_path / "nats", extra_conf=f"authorization {{ users: [ {users} ] }}")
-        server.start()
-        try:
+        with RealServer(tmp_path / "nats", extra_conf=f"authorization {{ users: [ {users} ] }}") as server:
             everything = await nats.connect(server.url, user="all", password="p")
             await everything.jetstream().add_stream(name="SECRET", subjects=["secret.>"])
             await everything.close()
@@ -186,8 +184,6 @@ class TestPermissions:
             assert str(refused.value.subject).startswith(named)
             assert named in str(refused.value)
             await host.close()
-        finally:
-            server.remove()
 
     async def test_the_documented_rights_are_enough(self, tmp_path: Path, project: str):
         own = [wanted.name for wanted in wanted_streams(project, ProvisionSettings())]
@@ -201,9 +197,7 @@ class TestPermissions:
         subscribe = ["_INBOX.>", f"jetjobs.{project}.>", "heard.paid"]
         rights = f"publish: {json.dumps(publish)}, subscribe: {json.dumps(subscribe)}"
         users = f"{{ user: host, password: p, permissions: {{ {rights} }} }}, {{ user: all, password: p }}"
-        server = RealServer(tmp_path / "nats", extra_conf=f"authorization {{ users: [ {users} ] }}")
-        server.start()
-        try:
+        with RealServer(tmp_path / "nats", extra_conf=f"authorization {{ users: [ {users} ] }}") as server:
             everything = await nats.connect(server.url, user="all", password="p")
             jetstream: Any = everything.jetstream()
             await jetstream.add_stream(name="S", subjects=["kept.>"])
@@ -228,5 +222,3 @@ class TestPermissions:
                     await until_it(acked)
             assert not [entry for entry in logs if "permission" in str(entry)]
             await everything.close()
-        finally:
-            server.remove()

@@ -224,9 +224,7 @@ authorization {{
 
 
 async def test_a_caller_needs_the_right_to_call_and_no_other(tmp_path: Path, project: str):
-    server = RealServer(tmp_path / "nats", extra_conf=AUTH.format(project=project))
-    server.start()
-    try:
+    with RealServer(tmp_path / "nats", extra_conf=AUTH.format(project=project)) as server:
         nats = f"nats://host:host@127.0.0.1:{server.port}"
         settings = HostSettings(**QUICK)
         async with (
@@ -244,16 +242,12 @@ async def test_a_caller_needs_the_right_to_call_and_no_other(tmp_path: Path, pro
                 await caller.sent()
             assert len(caller.refused) == 2
             assert all("Permissions Violation for Publish" in line for line in caller.refused)
-    finally:
-        server.remove()
 
 
 async def test_a_host_without_the_right_to_hear_calls_runs_its_jobs(
     tmp_path: Path, project: str, capsys: pytest.CaptureFixture[str]
 ):
-    server = RealServer(tmp_path / "nats", extra_conf=AUTH.format(project=project))
-    server.start()
-    try:
+    with RealServer(tmp_path / "nats", extra_conf=AUTH.format(project=project)) as server:
         nats = f"nats://deaf:deaf@127.0.0.1:{server.port}"
         async with (
             JobHost(shop(), project=project, nats=nats, settings=HostSettings(**QUICK)),
@@ -262,5 +256,3 @@ async def test_a_host_without_the_right_to_hear_calls_runs_its_jobs(
             run = await client.get_job("billing.invoices.tick").trigger()
             assert await run.result(timeout=45) == "ticked"
         assert f"jetjobs.{project}.call.billing=2einvoices.tick" in capsys.readouterr().out.lower()
-    finally:
-        server.remove()

@@ -177,10 +177,8 @@ authorization {{
 @pytest.fixture
 def guarded(tmp_path: Path) -> Iterator[RealServer]:
     """A server where the host's user may be denied subjects while it runs."""
-    server = RealServer(tmp_path / "nats", extra_conf=RIGHTS.format(denied='"nothing.at.all"'))
-    server.start()
-    yield server
-    server.remove()
+    with RealServer(tmp_path / "nats", extra_conf=RIGHTS.format(denied='"nothing.at.all"')) as server:
+        yield server
 
 
 def deny(server: RealServer, denied: str) -> None:
@@ -220,9 +218,7 @@ async def _has_a_run(server: RealServer, project: str) -> bool:
 async def test_full_storage_shows_and_goes(tmp_path: Path, project: str):
     conf = tmp_path / "small.conf"
     conf.write_text("jetstream { max_memory_store: 16MB, max_file_store: 3MB }\n")
-    server = RealServer(tmp_path / "nats", config=conf)
-    server.start()
-    try:
+    with RealServer(tmp_path / "nats", config=conf) as server:
         async with field_of(server.url, project) as field:
             host = await field.host(thanks())
             stream = field.nats.jetstream()
@@ -233,8 +229,6 @@ async def test_full_storage_shows_and_goes(tmp_path: Path, project: str):
             await stream.delete_stream("FILLER")
             await until_it(lambda: _says(host, None))
             assert host.health().ok
-    finally:
-        server.remove()
 
 
 async def _fill(stream: JetStreamContext) -> None:

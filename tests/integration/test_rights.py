@@ -40,10 +40,8 @@ FROM_LEADER = "$JS.API.STREAM.MSG.GET.JETJOBS_shop_payloads"
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealServer]:
-    made = guarded(tmp_path_factory.mktemp("rights"))
-    made.start()
-    yield made
-    made.remove()
+    with guarded(tmp_path_factory.mktemp("rights")) as made:
+        yield made
 
 
 @pytest.fixture

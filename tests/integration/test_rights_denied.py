@@ -28,10 +28,8 @@ pytestmark = pytest.mark.integration
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealServer]:
-    made = guarded(tmp_path_factory.mktemp("rights"))
-    made.start()
-    yield made
-    made.remove()
+    with guarded(tmp_path_factory.mktemp("rights")) as made:
+        yield made
 
 
 @pytest.fixture

@@ -27,10 +27,8 @@ MESSAGES_A_RUN = 6  # trigger, create, update, ack, end announced; a pull reques
 async def counted(tmp_path: Path) -> AsyncIterator[tuple[str, int]]:
     """A server of the test's own, and its monitoring port."""
     port = free_port()
-    server = RealServer(tmp_path / "nats", extra_args=("-m", str(port)))
-    server.start()
-    yield server.url, port
-    server.remove()
+    with RealServer(tmp_path / "nats", extra_args=("-m", str(port))) as server:
+        yield server.url, port
 
 
 async def test_round_trips_of_a_run(counted: tuple[str, int], project: str) -> None:

@@ -120,12 +120,10 @@ class TestPermissions:
     @pytest.fixture
     def restricted(self, tmp_path: Path) -> Iterator[RealServer]:
         may = 'permissions: { publish: ["s.open.>", "$JS.API.>"], subscribe: ["_INBOX.>"] }'
-        server = RealServer(
+        with RealServer(
             tmp_path / "r", extra_conf=f"authorization {{ users: [ {{ user: u, password: p, {may} }} ] }}"
-        )
-        server.start()
-        yield server
-        server.remove()
+        ) as server:
+            yield server
 
     async def test_refused_publish_fails_at_once_and_alone(self, restricted: RealServer):
         link = await with_stream(f"nats://u:p@127.0.0.1:{restricted.port}", "s")
@@ -141,18 +139,14 @@ class TestPermissions:
 
     async def test_inbox_that_may_not_be_heard(self, tmp_path: Path):
         may = 'permissions: { publish: [">"], subscribe: ["_INBOX_u.>"] }'
-        server = RealServer(
+        with RealServer(
             tmp_path / "r", extra_conf=f"authorization {{ users: [ {{ user: u, password: p, {may} }} ] }}"
-        )
-        server.start()
-        try:
+        ) as server:
             url = f"nats://u:p@127.0.0.1:{server.port}"
             ours = await connect({"servers": url, "inbox_prefix": "_INBOX_u"}, name="test")
             answer = await PipelinedWriter(ours).request("$JS.API.INFO", timeout=5)
             assert b"streams" in answer
             await ours.close()
-        finally:
-            server.remove()
 
 
 class TestLoss:

@@ -64,10 +64,8 @@ async def own_schedules(own_rig: Rig, monkeypatch: pytest.MonkeyPatch) -> AsyncI
 @pytest.fixture(scope="session")
 def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealServer]:
     """A server with users of few rights, and an account without JetStream."""
-    server = RealServer(tmp_path_factory.mktemp("guarded"), extra_conf=GUARDED)
-    server.start()
-    yield server
-    server.remove()
+    with RealServer(tmp_path_factory.mktemp("guarded"), extra_conf=GUARDED) as server:
+        yield server
 
 
 @pytest.fixture

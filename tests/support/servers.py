@@ -9,6 +9,7 @@ import socket
 from collections import deque
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Self
 
 from jetjobs._nats.server import EmbeddedServer
 from tests.support.processes import freeze
@@ -22,6 +23,8 @@ _given: deque[int] = deque(maxlen=_PORTS // 2)  # the last ones, which may belon
 
 class RealServer:
     """One server with a folder of its own; what comes back after `restart` has its port and its store.
+
+    Up on entering, removed on leaving.
 
     The methods block for as long as the server needs (well under a second). In an async test whose
     own client must go on meanwhile: `await asyncio.to_thread(server.restart)`.
@@ -66,6 +69,13 @@ class RealServer:
     def log(self) -> str:
         """What the server has written since its last start."""
         return (self.store / "nats-server.log").read_text(errors="replace")
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self.remove()
 
     def start(self) -> None:
         """Return when it takes connections and has JetStream."""
