@@ -50,10 +50,6 @@ async def field(nats_url: str, project: str) -> AsyncIterator[Field]:
         yield made
 
 
-async def ping(field: Field) -> None:
-    assert await (await field.client.get_job("billing.eu.ping").trigger()).result(timeout=45) == "pong"
-
-
 async def test_a_bare_publish_runs(field: Field):
     await field.raw.pub(field.subject("billing.eu.send", "run.x1"), b'{"id": 7}')
     record = await field.ended("billing.eu.send", "x1")
@@ -127,7 +123,7 @@ async def test_bodies_nobody_can_read_are_failed_once(field: Field):
     info = await field.retired("billing.eu.echo")
     assert info.delivered is not None
     assert info.delivered.consumer_seq == len(BROKEN)  # each was delivered once: no loop
-    await ping(field)
+    await field.ping("billing.eu")
 
 
 @pytest.mark.parametrize(

@@ -58,6 +58,10 @@ class Field:
         )
         return await self._stack.enter_async_context(host)
 
+    async def ping(self, module: str) -> None:
+        """Its host serves: the job `ping` says pong."""
+        assert await (await self.client.get_job(f"{module}.ping").trigger()).result(timeout=45) == "pong"
+
     def subject(self, job: str, tail: str) -> str:
         """Where a job's triggers go, spelled as somebody outside would."""
         module, _, name = job.rpartition(".")
