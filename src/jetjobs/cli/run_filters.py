@@ -23,6 +23,13 @@ def add_filters(parser: Parser) -> None:
     group.add_argument("--include-skipped", action="store_true", help="skipped runs too")
 
 
+def add_one_run(parser: Parser) -> None:
+    """The run of a command on one."""
+    parser.add_argument("run_id", metavar="RUN", help="a run's id")
+    parser.add_argument("--module", metavar="NAME", help="the run's module, where several jobs have a run of this id")
+    parser.add_argument("--job", metavar="NAME", help="the run's job; module.job names both")
+
+
 def filters_of(args: argparse.Namespace, now: datetime | None = None) -> dict[str, Any]:
     """The filters given, as `client.runs` takes them.
 

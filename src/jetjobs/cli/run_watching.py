@@ -13,7 +13,7 @@ from typing import Any
 from jetjobs._core.models import LogLine, RunRecord
 from jetjobs.cli.failures import ExitCode
 from jetjobs.cli.options import Parser, add_connection, add_json_lines, open_client
-from jetjobs.cli.run_filters import add_filters, filters_of, names_of
+from jetjobs.cli.run_filters import add_filters, add_one_run, filters_of, names_of
 from jetjobs.cli.runs import log_text
 from jetjobs.cli.shapes import instant, plain, run_summary
 from jetjobs.cli.table import one_line
@@ -33,9 +33,7 @@ def add_watch(parser: Parser) -> None:
 
 def add_logs(parser: Parser) -> None:
     """The options of `runs logs`."""
-    parser.add_argument("run_id", metavar="RUN", help="a run's id")
-    parser.add_argument("--module", metavar="NAME", help="the run's module, where several jobs have a run of this id")
-    parser.add_argument("--job", metavar="NAME", help="the run's job; module.job names both")
+    add_one_run(parser)
     parser.add_argument("--follow", "-f", action="store_true", help="go on until the run has ended")
     add_json_lines(parser)
     add_connection(parser)

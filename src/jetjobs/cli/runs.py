@@ -16,7 +16,7 @@ from jetjobs.cli.failures import ExitCode
 from jetjobs.cli.hiding import shown
 from jetjobs.cli.options import Parser, add_connection, add_json, open_client, print_json, project_of
 from jetjobs.cli.queueing import queued_because
-from jetjobs.cli.run_filters import add_filters, filters_of, names_of
+from jetjobs.cli.run_filters import add_filters, add_one_run, filters_of, names_of
 from jetjobs.cli.shapes import body, run_document, run_summary
 from jetjobs.cli.table import ago, one_line, span, table
 
@@ -34,9 +34,7 @@ def add_list(parser: Parser) -> None:
 
 def add_show(parser: Parser) -> None:
     """The options of `runs show`."""
-    parser.add_argument("run_id", metavar="RUN", help="a run's id")
-    parser.add_argument("--module", metavar="NAME", help="the run's module, where several jobs have a run of this id")
-    parser.add_argument("--job", metavar="NAME", help="the run's job; module.job names both")
+    add_one_run(parser)
     add_json(parser)
     add_connection(parser)
     parser.set_defaults(command=show)
