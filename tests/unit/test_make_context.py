@@ -17,6 +17,8 @@ from jetjobs import (
     Skip,
     TriggerInfo,
 )
+from jetjobs._core.models import RunKey
+from jetjobs._core.run_ids import run_id_for_child
 from jetjobs.testing import HandlerContext, make_context
 
 billing = Module("billing")
@@ -112,6 +114,17 @@ async def test_children_are_kept_and_checked():
     assert first is ctx.children[0]
     assert first.run_id.startswith("c-")
     assert (first.duplicate, first.payload_differs) == (False, False)
+
+
+async def test_children_have_the_ids_they_would_have_in_earnest():
+    """Those with a key aren't counted."""
+    ctx = make_context()
+    for key in ("k", None, "k", None):
+        await ctx.trigger_child("reports.daily", key=key)
+    parent = RunKey(ctx.module, ctx.job, ctx.run_id)
+    assert [child.run_id for child in ctx.children] == [
+        run_id_for_child(parent, "reports", "daily", named) for named in ("k", 1, 2)
+    ]
 
 
 async def test_children_that_could_not_be_triggered_are_refused():

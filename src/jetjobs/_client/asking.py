@@ -70,7 +70,7 @@ class HostAsking:
 class Children:
     """Triggers the children of one start of a run; implements `context.ChildTrigger`.
 
-    Children without a key are counted per job, anew in each attempt: the n-th of a job has the same id in all of them.
+    Children without a key are counted anew in each attempt.
     """
 
     __slots__ = ("_asking", "_counts", "_parent")
@@ -96,8 +96,9 @@ class Children:
         asked = check_options(Asked(delay=delay, at=at))
         # Counted before the first await: children asked for at once keep their order.
         parent = self._parent.run_key
-        named = self._next(handle.address) if key is None else check_key(key)
-        child = RunKey(*handle.address, run_id_for_child(parent, *handle.address, named))
+        if self._counts is None:
+            self._counts = {}
+        child = child_of(parent, handle.address, key, self._counts)
         info = TriggerInfo("child", parent_run_id=parent.run_id)
         run = await handle.trigger_named(child, info, payload, asked=asked, deadline=self._asking.deadline())
         if run.payload_differs:
@@ -114,8 +115,18 @@ class Children:
         run = line.call(lambda _scope, _left: self.trigger_child(job, payload, **options))
         return BlockingRun[Any].of(line, run)
 
-    def _next(self, address: JobAddress) -> int:
-        if self._counts is None:
-            self._counts = {}
-        count = self._counts[address] = self._counts.get(address, 0) + 1
-        return count
+
+def child_of(parent: RunKey, address: JobAddress, key: str | None, counts: dict[JobAddress, int]) -> RunKey:
+    """The run a parent's child is: the one of its key, or the next of its job, which goes into `counts`.
+
+    The n-th of a job without a key has the same id in each attempt.
+
+    Raises:
+        InvalidNameError: no key can be so.
+    """
+    if key is None:
+        named: str | int = counts.get(address, 0) + 1
+        counts[address] = named
+    else:
+        named = check_key(key)
+    return RunKey(*address, run_id_for_child(parent, *address, named))

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import dataclass
 from typing import Any, NoReturn, cast
 
+from jetjobs._client.asking import child_of
 from jetjobs._core import codec
 from jetjobs._core.durations import DurationLike, InstantLike
 from jetjobs._core.models import JobAddress, RunKey, RunRecord
-from jetjobs._core.run_ids import check_key, run_id_for_child
 from jetjobs._core.triggering import Asked, Target, check_options
 from jetjobs.errors import JobsNotHosted
 from jetjobs.job import Job, address_of
@@ -49,7 +48,7 @@ class RecordingChildren:
 
     def __init__(self, parent: RunRecord, made: list[RecordedChild]) -> None:
         self._parent = parent.run_key
-        self._counts: Counter[JobAddress] = Counter()
+        self._counts: dict[JobAddress, int] = {}
         self._made = made
 
     async def trigger_child(
@@ -79,9 +78,7 @@ class RecordingChildren:
         codec.encode(payload)
         check_options(Asked(delay=delay, at=at))
         address = job.address if isinstance(job, Target) else address_of(cast("object", job))
-        self._counts[address] += 1
-        named = self._counts[address] if key is None else check_key(key)
-        child = RunKey(*address, run_id_for_child(self._parent, *address, named))
+        child = child_of(self._parent, address, key, self._counts)
         made = RecordedChild(child, payload, key, delay, at)
         if child not in [each.key for each in self._made]:
             self._made.append(made)
