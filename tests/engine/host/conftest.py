@@ -1,6 +1,7 @@
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import asynccontextmanager
 
 import pytest
 
@@ -16,17 +17,19 @@ async def stage(request: pytest.FixtureRequest, project: str) -> AsyncIterator[S
         world: World = MemoryWorld(project)
     else:
         world = NatsWorld(project, request.getfixturevalue("nats_url"))
-    made = Stage(world)
-    await made.open()
-    yield made
-    await made.close()
-    await world.close()
+    async with staged(world) as made:
+        yield made
 
 
 @pytest.fixture
 async def memory_stage(project: str) -> AsyncIterator[Stage]:
     """Hosts in memory only, where a connection can be cut and an hour passes at once."""
-    world = MemoryWorld(project)
+    async with staged(MemoryWorld(project)) as made:
+        yield made
+
+
+@asynccontextmanager
+async def staged(world: World) -> AsyncGenerator[Stage]:
     made = Stage(world)
     await made.open()
     yield made
