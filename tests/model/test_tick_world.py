@@ -111,11 +111,6 @@ def always_runs(*_: Any) -> starting.TickVerdict:
     return "run"
 
 
-def never_purges(*asked: Any) -> starting.TickVerdict:
-    verdict = starting.tick_verdict(*asked)
-    return "run" if verdict == "run" else "retire"
-
-
 def nothing_of_others(_: ScheduleRecord) -> tuple[Start, ...]:
     return ()
 

@@ -12,8 +12,6 @@ from jetjobs.config import (
 )
 from jetjobs.errors import ConfigError
 
-MIB = 1024 * 1024
-
 
 def around(environ: dict[str, str] | None = None, file: dict[str, Any] | None = None) -> Surroundings:
     return Surroundings(environ or {}, file or {}, Path("/app/pyproject.toml") if file else None)
