@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import os
-import secrets
-import socket
 from contextlib import suppress
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, Self
@@ -27,6 +24,7 @@ from jetjobs._engine.health import JobHealth as JobHealth
 from jetjobs._engine.hosting import Hosting, Served
 from jetjobs._engine.isolation import check_isolation
 from jetjobs._engine.leaving import everything_ended, leave, take_over_executor, to_its_end
+from jetjobs._engine.presence import fresh_host_id
 from jetjobs._engine.probes import Probes
 from jetjobs._engine.signals import EXIT_OK, StopSignals, first_of
 from jetjobs._engine.tasks import seen_through
@@ -95,7 +93,7 @@ class JobHost:
         patterns = (disable,) if isinstance(disable, str) else tuple(disable)
         self.switches = resolve_switches(HostSwitches(enabled=enabled, disable=patterns, schedules=schedules))
         self.version = check_version(version)
-        self.host_id = f"{_host_part()}-{os.getpid()}-{secrets.token_hex(4)}"
+        self.host_id = fresh_host_id()
         for module in self.modules:
             for job in module.jobs.values():
                 check_age(job.policy, self.settings.max_age)
@@ -346,8 +344,3 @@ class JobHost:
         backend, self._backend, self._scope = self._backend, None, None
         if backend is not None and self._given is None:
             await backend.close()
-
-
-def _host_part() -> str:
-    name = socket.gethostname().split(".")[0]
-    return "".join(c if c.isascii() and c.isalnum() else "-" for c in name)[:32] or "host"

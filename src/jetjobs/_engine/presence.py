@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import secrets
 import socket
 from datetime import timedelta
 from typing import TYPE_CHECKING
@@ -88,3 +89,10 @@ class Presence:
     async def leave(self) -> None:
         """Take the entry away."""
         await self._engine.backend.catalog.leave(self._engine.host_id)
+
+
+def fresh_host_id() -> str:
+    """A new host's name, by which people see on which machine and in which process it runs."""
+    machine = socket.gethostname().split(".")[0]
+    readable = "".join(c if c.isascii() and c.isalnum() else "-" for c in machine)[:32]
+    return f"{readable or 'host'}-{os.getpid()}-{secrets.token_hex(4)}"
