@@ -160,7 +160,8 @@ IDS: Mapping[bytes, RunStatus] = {
     b"a:b/c": RunStatus.FAILED,
     b"'\"<script>": RunStatus.FAILED,
     "日本".encode(): RunStatus.FAILED,
-    b"a\x01b\x7f": RunStatus.FAILED,
+    # Not DEL: nats-server 2.15 finds no message by a filter whose subject holds that byte, so none is handed out.
+    b"a\x01b\x1f": RunStatus.FAILED,
 }
 
 
