@@ -54,6 +54,29 @@ async def test_the_exit_makes_no_noise(host: JobHost, nats_url: str, project: st
     assert time.monotonic() - began < 45
 
 
+SLOW_EXIT = """
+import asyncio
+import threading
+from jetjobs._client.loop_thread import call_on, loop_thread
+from jetjobs.sync import JobClient
+class Slow:
+    async def close(self):
+        await asyncio.sleep(0.9)
+async def hold():
+    loop_thread().hold(Slow())
+run = JobClient().get_job("shop.hold").trigger()
+call_on(loop_thread().loop, hold)
+for _ in range(5):
+    threading.Thread(target=run.wait, daemon=True).start()
+"""
+
+
+async def test_nor_does_one_that_closes_one_thing_long_before_another(host: JobHost, nats_url: str, project: str):
+    """Those who wait look for their run once more, and what they would look with is closed."""
+    done = await asyncio.to_thread(run_program, SLOW_EXIT, nats_url, project)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 CUT_OFF = """
 from jetjobs.sync import JobClient
 client = JobClient()

@@ -79,6 +79,9 @@ def call_on(loop: asyncio.AbstractEventLoop, ask: Callable[[], Coroutine[Any, An
     except CancelledError:
         _stay_if_ending(loop)
         raise ClientError("the event loop this call ran on ended first; it may have been carried out") from None
+    except Exception:
+        _stay_if_ending(loop)  # it may be of a client that the exit has just closed
+        raise
 
 
 def _sent_to(loop: asyncio.AbstractEventLoop, ask: Callable[[], Coroutine[Any, Any, T]]) -> Future[T]:
