@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import timedelta
 
-from jetjobs._core.descriptors import HostPresence
+from jetjobs._core.descriptors import HostPresence, takers
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,5 +68,5 @@ def others_can(hosts: Iterable[HostPresence], host_id: str) -> bool:
     """Whether another host takes runs of a job that this one has: what the broker gives a blocked one is theirs."""
     living = list(hosts)
     ours = {job for host in living if host.host_id == host_id for job in host.jobs}
-    others = [host for host in living if host.host_id != host_id and not host.draining]
-    return any(not ours.isdisjoint(host.jobs) for host in others)
+    others = takers(host for host in living if host.host_id != host_id)
+    return any(str(job) in ours for job in others)
