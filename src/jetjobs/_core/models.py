@@ -176,7 +176,7 @@ class RunError:
 
     def __str__(self) -> str:
         # A run that was lost says so twice: in the type, which code looks at, and in the text.
-        message = self.message.removeprefix(f"{self.type.lower()}: ")
+        message = self.message.removeprefix(f"{LOST.lower()}: ") if self.type == LOST else self.message
         return f"{self.type}: {message}" if message else self.type
 
 
