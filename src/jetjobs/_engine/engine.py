@@ -58,6 +58,10 @@ class Engine:
         """How long finished runs are kept: by what this host's jobs say, else by its settings."""
         return RetentionRules(self.settings.retention, self.own_retention)
 
+    def drain_within(self, shortest: float, longest: float) -> float:
+        """Seconds that something may take to end while the host drains: the drain time, within these bounds."""
+        return max(shortest, min(longest, self.settings.drain.total_seconds()))
+
     @property
     def unwritten(self) -> str | None:
         """Why a run in hand can't go on, when the broker, connected as it is, refuses a write of it."""

@@ -91,7 +91,7 @@ class EventBridge:
         for route in self._routes:
             await route.stop()
         if patience is None:
-            patience = max(SHORTEST_STOP, min(LONGEST_STOP, self._engine.settings.drain.total_seconds()))
+            patience = self._engine.drain_within(SHORTEST_STOP, LONGEST_STOP)
         if not await self._flow.tasks.wait_idle(patience):
             await self._flow.tasks.cancel_all()
             for route in self._routes:

@@ -58,7 +58,7 @@ class Gateway:
         if service is not None:
             await service.stop()
         if patience is None:
-            patience = max(SHORTEST_STOP, min(LONGEST_STOP, self._engine.settings.drain.total_seconds()))
+            patience = self._engine.drain_within(SHORTEST_STOP, LONGEST_STOP)
         if not await self._tasks.wait_idle(patience):
             await self._tasks.cancel_all()
 
