@@ -107,6 +107,21 @@ def run_patterns(project: str, address: JobAddress | None = None, module: str | 
     return f"jetjobs.{project}.schedule.{within}.run.>", f"jetjobs.{project}.trigger.{within}.run.>"
 
 
+def run_places(project: str, run: RunKey) -> tuple[str, str, str]:
+    """Where a message of a run may be, in an order in which none that exists is missed.
+
+    One may be on its way from schedule to trigger, so the trigger is read, then the schedule, then the trigger again.
+    """
+    trigger = trigger_subject(project, run)
+    return trigger, run_schedules(project, run), trigger
+
+
+def run_id_places(project: str, run_id: str) -> tuple[str, str, str]:
+    """The same for a run whose job isn't known."""
+    trigger = trigger_id_pattern(project, run_id)
+    return trigger, schedule_id_pattern(project, run_id), trigger
+
+
 def consumer(address: JobAddress) -> str:
     """Name of a job's durable consumer. `=_` can't come from a name, so it parts the two for certain.
 

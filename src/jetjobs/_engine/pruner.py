@@ -231,8 +231,7 @@ class _Pass:
     async def _waits(self, run_id: str) -> bool:
         """Whether a message of a run is in the stream, or becomes another one there."""
         broker = self._engine.backend.broker
-        trigger = names.trigger_id_pattern(broker.project, run_id)
-        return await anything_there(broker, trigger, names.schedule_id_pattern(broker.project, run_id))
+        return await anything_there(broker, names.run_id_places(broker.project, run_id))
 
     def _scan(self, job: JobAddress | None) -> AsyncGenerator[Stored]:
         # Both stores' are generators, and one that is left in the middle should end then and there.

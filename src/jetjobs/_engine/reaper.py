@@ -109,5 +109,4 @@ class Reaper:
         broker, run = self._engine.backend.broker, record.run_key
         if await self._owner_message_there(record):
             return True  # Its redelivery publishes the retry; a tick's message isn't on the run's own subject.
-        trigger, schedules = names.trigger_subject(broker.project, run), names.run_schedules(broker.project, run)
-        return await anything_there(broker, trigger, schedules)
+        return await anything_there(broker, names.run_places(broker.project, run))

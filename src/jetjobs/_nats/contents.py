@@ -69,8 +69,7 @@ def _named(project: str, runs: Sequence[RunKey], subjects: Iterable[str]) -> lis
 
 
 async def _has_message(link: Link, project: str, run: RunKey) -> bool:
-    trigger = names.trigger_subject(project, run)
-    for subject in (trigger, names.run_schedules(project, run), trigger):
+    for subject in names.run_places(project, run):
         try:
             wanted = {"last_by_subj": subject}
             await link.ask_stream("STREAM.MSG.GET", names.stream(project), wanted, about=subject, timeout=_TIMEOUT)
