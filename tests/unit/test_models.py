@@ -23,6 +23,7 @@ def test_the_empty_mapping_is_empty_and_can_be_a_default():
     "error,text",
     [
         (RunError("Lost", "lost: no heartbeat since noon"), "Lost: no heartbeat since noon"),
+        (RunError("Order", "order: 7 is missing"), "Order: order: 7 is missing"),
         (RunError("ValueError", "lost: the key"), "ValueError: lost: the key"),
         (RunError("HostShutdown"), "HostShutdown"),
     ],
