@@ -5,10 +5,10 @@ from collections.abc import AsyncIterator
 import pytest
 
 from jetjobs._ports import Backend
-from tests.support.worlds import MemoryWorld, NatsWorld, World
+from tests.support.worlds import NATS, MemoryWorld, NatsWorld, World
 
 
-@pytest.fixture(params=["memory", pytest.param("nats", marks=pytest.mark.integration)])
+@pytest.fixture(params=["memory", NATS])
 async def world(request: pytest.FixtureRequest, project: str) -> AsyncIterator[World]:
     if request.param == "memory":
         made: World = MemoryWorld(project)

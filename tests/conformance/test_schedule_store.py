@@ -10,7 +10,7 @@ from jetjobs._core.bodies import Body
 from jetjobs._core.schedule_record import Counters, ScheduleRecord, ScheduleState, Stretch
 from jetjobs._ports import Backend, ScheduleStore
 from jetjobs.errors import ScheduleNameTaken, WrongRevision
-from tests.support.worlds import NatsWorld, World, eventually
+from tests.support.worlds import NatsWorld, World, eventually, only_nats
 
 NOON = datetime(2030, 5, 1, 12, tzinfo=UTC)
 NIGHTLY = ScheduleRecord(
@@ -112,9 +112,9 @@ async def test_all_are_listed_by_name(store: ScheduleStore):
     assert [stored.schedule for stored in await store.all()] == made[::-1]
 
 
+@only_nats
 async def test_a_name_that_leads_nowhere_is_free(store: ScheduleStore, world: World):
-    if not isinstance(world, NatsWorld):
-        pytest.skip("in memory, name and record are one step")
+    assert isinstance(world, NatsWorld)
     from jetjobs._core import names
 
     bucket = names.schedules_bucket(world.project)
@@ -124,9 +124,9 @@ async def test_a_name_that_leads_nowhere_is_free(store: ScheduleStore, world: Wo
     assert await store.find(NIGHTLY.name) == (NIGHTLY, revision)
 
 
+@only_nats
 async def test_what_nobody_can_read_is_left_out_of_lists(store: ScheduleStore, world: World):
-    if not isinstance(world, NatsWorld):
-        pytest.skip("writes past the port need a broker")
+    assert isinstance(world, NatsWorld)
     from jetjobs._core import names
     from jetjobs.errors import PayloadInvalidError
 
@@ -138,9 +138,9 @@ async def test_what_nobody_can_read_is_left_out_of_lists(store: ScheduleStore, w
         await store.get("odd")
 
 
+@only_nats
 async def test_a_record_deleted_by_another_tool_can_be_made_again(store: ScheduleStore, world: World):
-    if not isinstance(world, NatsWorld):
-        pytest.skip("only other tools leave a marker")
+    assert isinstance(world, NatsWorld)
     import nats
 
     from jetjobs._core import names

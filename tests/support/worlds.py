@@ -21,6 +21,10 @@ T = TypeVar("T")
 
 ACK_WAIT = timedelta(seconds=1)
 
+NATS = pytest.param("nats", marks=pytest.mark.integration)
+only_nats = pytest.mark.parametrize("world", [NATS], indirect=True)
+"""For what no memory can show: writes past the ports, markers of other tools."""
+
 
 class World(Protocol):
     """One project of one broker, and ways to damage what it stores."""
