@@ -222,6 +222,15 @@ def bucket_subject(bucket: str, key: str) -> str:
     return f"$KV.{bucket}.{key}"
 
 
+def is_in_bucket(subject: str) -> bool:
+    """Whether a subject is that of some bucket's key.
+
+    >>> is_in_bucket(bucket_subject(jobs_bucket("shop"), "a.b")), is_in_bucket("jetjobs.shop.trigger.a.b.run.r")
+    (True, False)
+    """
+    return subject.startswith("$KV.")
+
+
 def record_key(run: RunKey) -> str:
     """Key of a run's record."""
     return _key_prefix(run.module, run.job) + run.run_id

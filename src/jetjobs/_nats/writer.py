@@ -18,6 +18,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
+from jetjobs._core import names
 from jetjobs._nats.connection import Connection
 from jetjobs._nats.faults import from_api_error, no_responders, permission_missing
 from jetjobs._nats.inbound import Inbound
@@ -212,7 +213,7 @@ class PipelinedWriter:
             answer.set_exception(refusal)
         except PayloadTooLargeError as refusal:
             # By a limit somebody has set on the stream. On a bucket that is for them to lift, as full storage is.
-            answer.set_exception(StorageFull(str(refusal)) if subject.startswith("$KV.") else refusal)
+            answer.set_exception(StorageFull(str(refusal)) if names.is_in_bucket(subject) else refusal)
         except (ValueError, LookupError, TypeError, AttributeError) as garbled:
             answer.set_exception(AnswerUnknown(f"the answer to a write to {subject!r} can't be read: {garbled}"))
 
