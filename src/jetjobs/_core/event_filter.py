@@ -35,15 +35,6 @@ class EventFilter:
     spec: Mapping[str, Any]
     _conditions: tuple[tuple[tuple[str, ...], _Test, Any], ...] = field(repr=False, compare=False)
 
-    @property
-    def canonical(self) -> Mapping[str, Any]:
-        """What the filter means: the same whatever the order of fields, operators and alternatives.
-
-        >>> compile_filter({"a": ["y", "x"]}).canonical == compile_filter({"a": ["x", "y"]}).canonical
-        True
-        """
-        return {path: _in_order(self.spec[path]) for path in sorted(self.spec)}
-
     def matches(self, event: object) -> bool:
         """Whether every condition holds."""
         return all(_holds(test, _at(event, path), operand) for path, test, operand in self._conditions)
@@ -133,10 +124,15 @@ def _plain(wanted: object, operators: Mapping[str, Any]) -> Any:
     return shown if isinstance(wanted, Mapping) else next(iter(shown.values()))
 
 
-def _in_order(wanted: Any) -> Any:
+def in_order(wanted: Any) -> Any:
+    """A filter's `spec`, or a part of it, the same whatever the order of its fields, operators and alternatives.
+
+    >>> in_order({"b": ["y", "x"], "a": 1})
+    {'a': 1, 'b': ['x', 'y']}
+    """
     if isinstance(wanted, Mapping):
-        operators = cast("Mapping[str, Any]", wanted)
-        return {name: _in_order(operators[name]) for name in sorted(operators)}
+        parts = cast("Mapping[str, Any]", wanted)
+        return {name: in_order(parts[name]) for name in sorted(parts)}
     return sorted(cast("list[Any]", wanted), key=repr) if isinstance(wanted, list) else wanted
 
 

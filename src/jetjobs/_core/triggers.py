@@ -14,7 +14,7 @@ from jetjobs._core import codec, names
 from jetjobs._core.checks import choice, keep, span, whole
 from jetjobs._core.cron import CronLine, check_cron, cron_line
 from jetjobs._core.durations import DurationLike, InstantLike, format_duration, instant
-from jetjobs._core.event_filter import EventFilter, compile_filter
+from jetjobs._core.event_filter import EventFilter, compile_filter, in_order
 from jetjobs._core.models import JobAddress
 from jetjobs._core.subjects import check_stream, check_subject
 from jetjobs.errors import ConfigError, DeclarationError, InvalidNameError, ScheduleError
@@ -213,7 +213,7 @@ class OnEvent:
     @property
     def digest(self) -> str:
         """Tells this trigger from the same one with another subject, filter or stream; part of durable names."""
-        wanted = "" if self.filter is None else repr(list(self.filter.canonical.items()))
+        wanted = "" if self.filter is None else repr(list(in_order(self.filter.spec).items()))
         return _digest(self.subject, self.stream or "", wanted)
 
     def describe(self, address: JobAddress) -> dict[str, Any]:  # noqa: ARG002 - the same call for every kind
