@@ -13,6 +13,7 @@ from jetjobs import JobContext, JobHost, Module
 from jetjobs.config import HostSettings
 from tests.support.field import QUICK
 from tests.support.programs_run import run_program
+from tests.support.waiting import eventually
 
 pytestmark = [
     pytest.mark.integration,
@@ -226,9 +227,7 @@ async def test_forks_in_the_middle_of_calls(started: Counter[int], nats_url: str
     done = await asyncio.to_thread(run_program, IN_FULL_FLIGHT, nats_url, project)
     assert (done.returncode, done.stderr) == (0, "")
     wanted = Counter([*range(160), *(child * 1000 + n for child in range(1, 5) for n in range(3))])
-    async with asyncio.timeout(60):
-        while started.total() < wanted.total():  # noqa: ASYNC110 - the handler's own count
-            await asyncio.sleep(0.01)
+    await eventually(lambda: started.total() >= wanted.total(), 60)
     assert started == wanted
 
 

@@ -18,6 +18,7 @@ from jetjobs.errors import PayloadInvalidError
 from tests.support.field import Field, field_of
 from tests.support.links import until
 from tests.support.raw_socket import head
+from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.integration
 
@@ -87,12 +88,10 @@ async def test_b50_unknown_fields_survive_claim_heartbeat_and_end(field: Field, 
     await next_message(field)
 
     async def heartbeat() -> Any:
-        async with asyncio.timeout(45):
-            while not (found := await raw(field)).get("logs"):  # noqa: ASYNC110
-                await asyncio.sleep(0.05)
-        return found
+        found = await raw(field)
+        return found if found.get("logs") else None
 
-    beaten = await heartbeat()
+    beaten = await eventually(heartbeat, what="a heartbeat")
     assert (beaten["status"], beaten["later"], beaten["zz"]) == ("RUNNING", later, "text")
     goes_on.set()
     record = await field.ended("evo.go", "x1")

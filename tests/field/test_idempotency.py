@@ -27,6 +27,7 @@ from tests.support.field import QUICK, Field, field_of
 from tests.support.links import until
 from tests.support.proxy import Proxy
 from tests.support.servers import RealServer
+from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.integration
 
@@ -71,9 +72,10 @@ def shop(tmp_path: Path) -> Shop:
 
 
 async def until_status(run: JobRun[Any], status: RunStatus) -> None:
-    async with asyncio.timeout(45):
-        while await run.status() is not status:  # noqa: ASYNC110  # the record tells nobody but its readers
-            await asyncio.sleep(0.02)
+    async def reached() -> bool:
+        return await run.status() is status
+
+    await eventually(reached, what=f"status {status}")
 
 
 class Caller:

@@ -12,6 +12,7 @@ import pytest
 
 from jetjobs import JobClient
 from tests.support.commands import Terminal
+from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.integration
 
@@ -93,10 +94,8 @@ async def test_an_event_indexes_one_file_and_a_filtered_one_nothing(
             await publisher.publish("files.urgent", json.dumps({"path": str(texts / name), "size": size}).encode())
         await publisher.close()
         async with JobClient(nats_url, project=project) as client:
-            async with asyncio.timeout(45):
-                while not (found := await client.runs.list(module="files", job="urgent")):  # noqa: ASYNC110
-                    await asyncio.sleep(0.05)
-                run = await client.run("files", "urgent", found[0].run_id).wait()
+            found = await eventually(lambda: client.runs.list(module="files", job="urgent"), what="a run")
+            run = await client.run("files", "urgent", found[0].run_id).wait(45)
             assert len(found) == 1
     assert run.ok
     assert run.result["lines"] == 2
