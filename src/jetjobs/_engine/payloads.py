@@ -69,7 +69,7 @@ async def fetch(job: Job[Any, Any], body: Body, payloads: PayloadStore, *, with_
 def _parse(job: Job[Any, Any], value: Any) -> Any:
     try:
         return job.parse_payload(value)
-    except PayloadInvalidError:
+    except (PayloadInvalidError, KeyboardInterrupt):  # the second is for the program, and not of the payload's making
         raise
     except BaseException as error:  # A validator is the user's code, like the handler it guards; it may exit, too.
         msg = f"the payload type of {job.address} raised {type(error).__name__} while it validated: {shown(error)}"

@@ -11,8 +11,10 @@ from pydantic import BaseModel, model_validator
 from structlog.testing import capture_logs
 
 from jetjobs import Discard, JobContext, Module, RetryAfter, Snooze
+from jetjobs._core.bodies import Body
 from jetjobs._core.models import JobAddress, RunStatus
 from jetjobs._core.texts import MAX_TRACEBACK
+from jetjobs._engine.payloads import prepare
 from tests.engine.host.stage import Stage
 
 
@@ -90,6 +92,15 @@ class Exits(BaseModel):
         sys.exit(3)
 
 
+class Interrupted(BaseModel):
+    """Somebody's Ctrl-C comes while it is checked."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def check(cls, _: object) -> object:
+        raise KeyboardInterrupt
+
+
 async def test_a_validator_that_exits_ends_its_run_and_not_the_host(memory_stage: Stage) -> None:
     stage = memory_stage
     module = Module("m")
@@ -105,6 +116,16 @@ async def test_a_validator_that_exits_ends_its_run_and_not_the_host(memory_stage
     answer = await stage.world.call(JobAddress("m", "job"), b"{}", {})
     assert answer is not None
     assert b"SystemExit while the call was handled" in answer
+
+
+def test_ctrl_c_in_a_validator_is_no_fault_of_the_payload() -> None:
+    module = Module("m")
+
+    @module.job(timeout="1m")
+    async def job(ctx: JobContext[Any], payload: Interrupted) -> None: ...
+
+    with pytest.raises(KeyboardInterrupt):
+        prepare(job, Body(b"{}", "json"))
 
 
 def told(said: Sequence[Mapping[str, Any]], event: str) -> list[Mapping[str, Any]]:
